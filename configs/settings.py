@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import InputError, check_name, unknown_name
-from jaxwhiten.parameters import DEFAULTS, WHITENING, TrainingOptions
+from jaxwhiten.options import DEFAULTS, WHITENING, TrainingOptions
 
 
 def setting(default: Any, help: str) -> Any:

@@ -12,9 +12,8 @@ import numpy as np
 from jaxwhiten import Encoder, io
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import MismatchError
-from jaxwhiten.shapes import Float
 from jaxwhiten.text import as_texts
-from jaxwhiten.typing import Fields, RowsLike
+from jaxwhiten.types import Fields, Float, RowsLike
 
 
 class MTEBEncoder:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from configs.settings import Whitened
 from eval.runs import Record
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.parameters import WHITENING
+from jaxwhiten.options import WHITENING
 
 T = TypeVar("T")
 RAW = {"beta": 0.0, "gamma": 0.0}  # the parameters of raw vectors

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding import CrossEncoder, Encoder
     from jaxwhiten.export import push_to_hub
     from jaxwhiten.head import POOLINGS
-    from jaxwhiten.parameters import TrainingOptions
+    from jaxwhiten.options import TrainingOptions
     from jaxwhiten.scoring import ScoredPairs, evaluate
     from jaxwhiten.search import Index, build_index, load_index, paraphrase_mining, semantic_search
     from jaxwhiten.training import train

@@ -12,8 +12,7 @@ import numpy as np
 
 from jaxwhiten.coded import CodedArray, as_floats, numbers_of
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.shapes import Float
-from jaxwhiten.typing import AnyArray, RowsLike
+from jaxwhiten.types import AnyArray, Float, RowsLike
 
 BLOCK_BYTES = 64 << 20
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from jaxwhiten import progress
+from jaxwhiten import terminal
 
 _LINE = "{desc}: {n_fmt} of {total_fmt}{unit}s, {rate_fmt}, {remaining} left"
 _LINES = {"mininterval": 30, "miniters": 1, "delay": 5, "bar_format": _LINE}
@@ -31,9 +31,9 @@ class Progress(tqdm):
             options |= _LINES
         if unit != "B":
             unit = f" {unit}"
-        super().__init__(disable=show is False or progress.silent, unit=unit, **options)
+        super().__init__(disable=show is False or terminal.silent, unit=unit, **options)
         if self._lines and not self.disable:  # before the first step, which compiles, has ended
-            self._first = threading.Timer(progress.SECONDS, _show, [weakref.ref(self)])
+            self._first = threading.Timer(terminal.SECONDS, _show, [weakref.ref(self)])
             self._first.daemon = True
             self._first.start()
 
@@ -46,7 +46,7 @@ class Progress(tqdm):
         if self._lines:
             self._no_first()
             print(str(self).partition(", ?")[0], file=self.fp, flush=True)
-            progress.printed()
+            terminal.printed()
         else:
             super().display(msg, pos)
 

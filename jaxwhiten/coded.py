@@ -14,9 +14,8 @@ import numpy as np
 
 from jaxwhiten.errors import REASON, InputError, NonFiniteError, turning
 from jaxwhiten.marked import MarkedArray, marked
-from jaxwhiten.shapes import Float
 from jaxwhiten.space import Origin, VectorSpace, check_origin, origin_of
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.types import Float, RowsLike
 
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 

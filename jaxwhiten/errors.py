@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxwhiten.counting import counted
+from jaxwhiten.terminal import counted
 
 _OURS = ("jaxwhiten", "jaxtyping", "contextlib", "functools")  # frames that no caller wrote
 _REASON = 300  # characters, at most, of what another library says

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.shapes import Array, Float, Integer, Scalar
+from jaxwhiten.types import Array, Float, Integer, Scalar
 
 __all__ = ["Loss", "cosent", "cosine", "cosine_distance", "cosine_regression", "init_classifier", "matryoshka"]
 __all__ += ["multiple_negatives_ranking", "simcse", "softmax_classification", "triplet", "vector_regression"]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.types import RowsLike
 
 M = TypeVar("M", bound="MarkedArray")
 

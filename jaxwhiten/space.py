@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxwhiten.errors import MismatchError, warn
 from jaxwhiten.marked import MarkedArray, marked
-from jaxwhiten.typing import Fields, Json, RowsLike
+from jaxwhiten.types import Fields, Json, RowsLike
 
 # Fingerprints are shown by a name if the names differ, or described.
 _SHOWN = {"fingerprint": "model", "head": "pooling"}

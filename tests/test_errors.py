@@ -11,8 +11,8 @@ from email.message import Message
 import pytest
 
 from jaxwhiten import errors
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import DataError, InputError, turning
+from jaxwhiten.options import Rule, check_options
 from tests.conftest import ROOT
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from jaxwhiten import io, records
 from jaxwhiten.errors import FormatError, ModelError, OutputError
-from jaxwhiten.parameters import bounded
+from jaxwhiten.options import bounded
 
 TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
 

@@ -2,7 +2,7 @@
 
 import time
 
-from jaxwhiten import bars, progress
+from jaxwhiten import bars, terminal
 from jaxwhiten.bars import Progress
 
 
@@ -10,11 +10,11 @@ def test_lines_in_a_file(capsys, monkeypatch):
     with Progress(total=10, desc="encode", unit="text") as bar:
         bar.update(5)
     assert capsys.readouterr().err == ""  # nothing before 5 seconds
-    monkeypatch.setattr(progress, "SECONDS", 0.05)
+    monkeypatch.setattr(terminal, "SECONDS", 0.05)
     with Progress(total=10, desc="encode", unit="text"):
         time.sleep(0.5)  # the first step compiles
     assert capsys.readouterr().err == "encode: 0 of 10 texts\n"
-    monkeypatch.setattr(progress, "SECONDS", 1e6)
+    monkeypatch.setattr(terminal, "SECONDS", 1e6)
     monkeypatch.setattr(bars, "_LINES", {**bars._LINES, "mininterval": 0, "delay": 0})
     with Progress(total=10, desc="encode", unit="text") as bar:
         bar.update(5)
@@ -25,26 +25,26 @@ def test_lines_in_a_file(capsys, monkeypatch):
     with Progress(total=10, desc="encode", unit="text") as bar:
         bar.update(5)
         capsys.readouterr()
-        progress.note("few rows")  # and not the line before again
+        terminal.note("few rows")  # and not the line before again
     assert capsys.readouterr().err == "note: few rows\n"
-    with progress.quiet():
-        progress.note("few rows")
+    with terminal.quiet():
+        terminal.note("few rows")
     with Progress(show=False, total=10) as bar:
         bar.update(5)
     assert capsys.readouterr().err == ""
 
 
 def test_a_silence_is_broken(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS", 0.05)
-    with progress.watched():
+    monkeypatch.setattr(terminal, "SECONDS", 0.05)
+    with terminal.watched():
         time.sleep(0.2)  # nothing has begun
         assert capsys.readouterr().err == ""
-        progress.begin("checking pooling")
+        terminal.begin("checking pooling")
         time.sleep(0.5)
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) > 1
         assert set(lines) <= {"checking pooling: 0 s", "checking pooling: 1 s"}
-        with progress.quiet():
+        with terminal.quiet():
             time.sleep(0.3)
         assert len(capsys.readouterr().err.splitlines()) <= 1
     time.sleep(0.2)

@@ -18,7 +18,7 @@ from jaxwhiten import Encoder, io, records, scoring
 from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.runtime import distributed
 
 

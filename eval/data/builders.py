@@ -24,7 +24,7 @@ from eval.data.senteval import read_task
 from jaxwhiten.datasets import Pairs, STSTask
 from jaxwhiten.errors import REASON, DataError, JaxwhitenError, optional, turning
 from jaxwhiten.io import PathLike
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 
 optional("tensorflow_datasets", "eval", "Downloading and preparing data", "tensorflow-datasets")
 import tensorflow_datasets as tfds  # noqa: E402

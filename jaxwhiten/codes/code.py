@@ -26,9 +26,8 @@ from jaxwhiten.coded import check_comparable, with_code
 from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
-from jaxwhiten.shapes import Bool, Float, Float32, Int, Integer, UInt8
 from jaxwhiten.space import Record, VectorSpace, check_origin, origin_of
-from jaxwhiten.typing import AnyArray, FaissObject, OnnxGraph, RowsLike
+from jaxwhiten.types import AnyArray, Bool, FaissObject, Float, Float32, Int, Integer, OnnxGraph, RowsLike, UInt8
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator

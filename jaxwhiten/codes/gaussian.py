@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxwhiten.runtime import hardware
-from jaxwhiten.shapes import Float, Float32, Float64, Int, UInt8
-from jaxwhiten.typing import AnyArray
+from jaxwhiten.types import AnyArray, Float, Float32, Float64, Int, UInt8
 
 # normal vectors; steps of Lloyd's algorithm from scratch, and after
 _SAMPLES = 1 << 14

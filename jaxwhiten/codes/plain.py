@@ -16,10 +16,9 @@ from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import take
-from jaxwhiten.shapes import Float32
-from jaxwhiten.shapes import UInt8 as Bytes
 from jaxwhiten.space import Origin
-from jaxwhiten.typing import AnyArray, OnnxGraph, RowsLike
+from jaxwhiten.types import AnyArray, Float32, OnnxGraph, RowsLike
+from jaxwhiten.types import UInt8 as Bytes
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import stamp

@@ -11,14 +11,13 @@ import numpy as np
 
 from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, warn
 from jaxwhiten.io import same, within
-from jaxwhiten.parameters import bounded
+from jaxwhiten.options import bounded
 from jaxwhiten.runtime import hardware
-from jaxwhiten.shapes import Float32, UInt8
 from jaxwhiten.space import Known, Origin, check_origin
-from jaxwhiten.typing import AnyArray, Json, OnnxGraph, RowsLike
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import AnyArray, Float32, Json, OnnxGraph, RowsLike, UInt8
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters

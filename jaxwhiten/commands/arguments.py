@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxwhiten import engines
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
 from jaxwhiten.locks import LOCK
-from jaxwhiten.parameters import DEFAULTS, WHITENING
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.options import DEFAULTS, WHITENING, Rule, check_options
+from jaxwhiten.types import Fields, Json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -335,7 +334,7 @@ def add_tuned(parser: argparse.ArgumentParser) -> None:
 
 def say_gamma(encoder: Encoder) -> None:
     """Notes the default γ for an encoder's vectors, with the reason."""
-    from jaxwhiten.progress import note
+    from jaxwhiten.terminal import note
     from jaxwhiten.whitening import Moments, choose_gamma
 
     note(choose_gamma(Moments(provenance=encoder.encoding())))

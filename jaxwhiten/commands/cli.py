@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.command is None:
             print(completion(args.print_completion) if args.print_completion else top.format_help().rstrip())
             return 0
-        from jaxwhiten.progress import naming, quiet
+        from jaxwhiten.terminal import naming, quiet
 
         _cut().clear()
         spell = functools.partial(in_flags, flags=flags)
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:
     """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
-    from jaxwhiten.progress import printed
+    from jaxwhiten.terminal import printed
 
     for text, facts in [reports] if isinstance(reports, Report) else reports or ():
         if as_json:
@@ -179,7 +179,7 @@ def _cut() -> dict[tuple[int, str], int]:
 
 def say_cut() -> None:
     """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
-    from jaxwhiten.progress import note
+    from jaxwhiten.terminal import note
 
     counts = _cut()
     for (length, kind), cut in counts.items():

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> Report:
     import numpy as np
 
     from jaxwhiten.datasets.textfile import is_pipe
-    from jaxwhiten.progress import note
     from jaxwhiten.runners import Parts, embed_files
+    from jaxwhiten.terminal import note
 
     check_name("runner", args.runner, ("local", "ray"))
     check_installed("pyarrow", "data", "A corpus in Parquet files")

@@ -25,9 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report | None:
     from jaxwhiten.commands.vectors import vector_writer, written
-    from jaxwhiten.counting import counted
     from jaxwhiten.head import Normalize
-    from jaxwhiten.progress import note
+    from jaxwhiten.terminal import counted, note
     from jaxwhiten.text import is_blank
 
     texts = nonempty(sentences(args.input, args.format, args.column), args.input)

@@ -25,9 +25,9 @@ from jaxwhiten.commands.arguments import (
     values_of,
     whitened_encoder,
 )
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_installed, check_name
-from jaxwhiten.typing import Json
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.export.databases import Changes

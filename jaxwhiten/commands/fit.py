@@ -9,7 +9,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import (
     Guarded,
     Output,
@@ -25,11 +24,11 @@ from jaxwhiten.commands.arguments import (
     load_encoder,
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, is_parts, nonempty, sentences
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import DataError, InputError, warn
-from jaxwhiten.parameters import DEFAULTS
+from jaxwhiten.options import DEFAULTS, Rule, check_options
 from jaxwhiten.space import check_space
-from jaxwhiten.typing import Json
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -177,7 +176,7 @@ def _write(args: argparse.Namespace, moments: Moments, provenance: Json, encoder
         lines.append(f"{args.moments}: moments of {counted(moments.n, 'rows')}, {len(moments.mean)} dimensions")
     if args.output:
         from jaxwhiten.codes.fit import fit
-        from jaxwhiten.progress import note
+        from jaxwhiten.terminal import note
         from jaxwhiten.whitening.whitening import alike
 
         moments.provenance |= provenance

@@ -8,7 +8,6 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
     Guarded,
@@ -26,9 +25,10 @@ from jaxwhiten.commands.arguments import (
     values_of,
 )
 from jaxwhiten.commands.texts import add_texts, as_stored, ids_in, is_parts, nonempty, records
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError
-from jaxwhiten.typing import Json
+from jaxwhiten.options import Rule, check_options
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -205,7 +205,7 @@ def _fitted(args: argparse.Namespace, encoder: Encoder | None = None) -> tuple[W
 def _whitening(moments: Moments, args: argparse.Namespace) -> Whitening:
     """The whitening of --whiten."""
     from jaxwhiten.codes.fit import fit_whitening
-    from jaxwhiten.progress import note
+    from jaxwhiten.terminal import note
 
     gamma = {} if args.gamma is None else {"gamma": args.gamma}
     whitening, why = fit_whitening(moments, tuned=args.tuned, n_components=args.n_components, **gamma)
@@ -251,7 +251,7 @@ def _of_parts(args: argparse.Namespace, options: Json) -> Index:
 
 def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     """Saves a new index and reports it."""
-    from jaxwhiten.progress import note
+    from jaxwhiten.terminal import note
 
     index.save(args.output)
     for text in index.notes:

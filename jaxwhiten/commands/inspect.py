@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Report, Source, add
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError
-from jaxwhiten.typing import Json
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import Code

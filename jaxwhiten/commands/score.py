@@ -65,8 +65,8 @@ def integers(text: str) -> tuple[int, ...]:
 
 def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.progress import named
     from jaxwhiten.scoring import evaluate, read
+    from jaxwhiten.terminal import named
 
     data = read(args.data, args.columns)
     settings = knobs(args)

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.commands import arguments
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
-from jaxwhiten.typing import Json
+from jaxwhiten.options import Rule, check_options
+from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
@@ -128,7 +128,7 @@ def sources(
     from jaxwhiten.datasets.chunks import Source
     from jaxwhiten.datasets.columns import TEXTS
     from jaxwhiten.datasets.tables import FORMATS as KNOWN
-    from jaxwhiten.progress import note
+    from jaxwhiten.terminal import note
 
     paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
     root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])

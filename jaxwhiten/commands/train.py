@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import DEFAULT_MODEL, POOLINGS, Output, Report, Source, add, tokens, values_of
-from jaxwhiten.parameters import TrainingOptions
-from jaxwhiten.typing import Json
+from jaxwhiten.options import TrainingOptions
+from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.training import Figure, HeldOut
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> Report | None:
 
     from jaxwhiten import training
     from jaxwhiten.export import save_trained
-    from jaxwhiten.progress import note, say
+    from jaxwhiten.terminal import note, say
 
     specified = {name: value for name in _FLAGS if (value := getattr(args, name)) is not None}
     settings = values_of("--setting", args.setting, float, "NAME=NUMBER")

@@ -20,7 +20,7 @@ from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import with_code
 from jaxwhiten.commands.arguments import CODE, STDOUT, Report
 from jaxwhiten.errors import REASON, DataError, optional, turning
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 
 _CHECKSUM = "codes_sha256"  # of the codes, in the file of their code
 

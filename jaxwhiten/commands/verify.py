@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxwhiten import progress
+from jaxwhiten import terminal
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import (
     InputError,
     JaxwhitenError,
@@ -24,6 +23,7 @@ from jaxwhiten.errors import (
     install_command,
     optional,
 )
+from jaxwhiten.terminal import counted
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
         raise InputError("--texts requires a model: name its folder.")
     texts = [*_TEXTS, *(sentences(args.texts) if args.texts else ())]
     checks = list[Check]()
-    with progress.watched(), uncounted():  # its texts are of every length
+    with terminal.watched(), uncounted():  # its texts are of every length
         for check in _paths(args.path, texts) if args.path else _installation():
             checks.append(check)
             yield Report(f"{_MARKS[check.ok]} {check.name:<20} {' '.join(check.detail.split())}")
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
 
 def _check(name: str, check: Callable[..., str], *args: Any) -> Check:
     """Runs a check; an exception is its result."""
-    progress.begin(f"checking {name}")
+    terminal.begin(f"checking {name}")
     try:
         return Check(name, True, check(*args))
     except MissingDependencyError as error:

@@ -14,7 +14,7 @@ from jaxwhiten import io
 from jaxwhiten.datasets.tables import table_rows
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import REASON, DataError, turning
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
 

@@ -16,8 +16,8 @@ from jaxwhiten.datasets.tables import Table
 from jaxwhiten.datasets.textfile import BadRows, Corpus, corpus_files, split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
-from jaxwhiten.shapes import Int, Shaped
 from jaxwhiten.text import as_texts
+from jaxwhiten.types import Int, Shaped
 
 FLOAT32 = float(np.finfo(np.float32).max)
 

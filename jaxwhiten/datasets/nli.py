@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxwhiten.datasets.tables import Table
 from jaxwhiten.errors import DataError
-from jaxwhiten.shapes import Int8
+from jaxwhiten.types import Int8
 
 LABELS = ("entailment", "neutral", "contradiction")
 

@@ -18,16 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.counting import counted
 from jaxwhiten.datasets.columns import SEARCHES, guess
 from jaxwhiten.datasets.tables import Table, read_header, read_table
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
-from jaxwhiten.progress import note
-from jaxwhiten.shapes import Int
+from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import as_texts
+from jaxwhiten.types import Int
 
 _EXAMPLES = 5
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.shapes import Bool, Int
+from jaxwhiten.types import Bool, Int
 
 _PARTS = (8, 4, 2, 1)  # a group makes up at most one of so many parts of the held-out rows, if there are enough
 _KEPT = 0.5  # the least fraction of the rows to train on that a split may keep

@@ -13,8 +13,8 @@ from jaxwhiten.datasets.columns import PAIRS, Columns, guess, labels_of, shown
 from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
-from jaxwhiten.progress import note
-from jaxwhiten.shapes import Float64
+from jaxwhiten.terminal import note
+from jaxwhiten.types import Float64
 
 SAMPLE = "sts_sample"
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)

@@ -37,7 +37,7 @@ from jaxwhiten.datasets.textfile import (
 )
 from jaxwhiten.errors import REASON, DataError, InputError, optional, turning, unknown_name
 from jaxwhiten.io import Identity, PathLike, existing, identity
-from jaxwhiten.typing import Json, MetadataLike
+from jaxwhiten.types import Json, MetadataLike
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")

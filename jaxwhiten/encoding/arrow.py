@@ -19,7 +19,7 @@ from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.engines import recorded
 from jaxwhiten.errors import DataError, NonFiniteError
 from jaxwhiten.space import check_space
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Fields
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 

@@ -25,9 +25,8 @@ from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
-from jaxwhiten.shapes import Float32, Int
 from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Float32, Int, Json
 from jaxwhiten.views.core import tokenizer_for
 from jaxwhiten.views.stream import BLOCK, Output, progress, vectors
 

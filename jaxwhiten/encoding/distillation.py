@@ -29,8 +29,8 @@ from jaxwhiten.engines import mean_matrix
 from jaxwhiten.errors import Bounds, InputError, check_integer, warn
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
-from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
+from jaxwhiten.types import Float, Float32, Float64
 from jaxwhiten.views.stream import BLOCK, progress, vectors
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 

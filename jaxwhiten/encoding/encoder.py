@@ -29,10 +29,9 @@ from jaxwhiten.head.folder import modules_of, write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import similarity
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.shapes import Float, Float32
 from jaxwhiten.space import Origin, VectorSpace
 from jaxwhiten.text import BulkTokenizer, TextList, Texts, as_texts, in_role, prompt_for, prompt_named
-from jaxwhiten.typing import Fields, IdsLike, Json
+from jaxwhiten.types import Fields, Float, Float32, IdsLike, Json
 from jaxwhiten.views import View
 from jaxwhiten.views.core import copied
 from jaxwhiten.views.loading import load_view, make_view, recorded_options

@@ -23,13 +23,12 @@ import numpy as np
 from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, NonFiniteError, OutputError, check_integer, warn
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.progress import note
 from jaxwhiten.space import JUDGED
+from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import Texts, as_texts, text_fingerprint
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 from jaxwhiten.views import View
 from jaxwhiten.views.stream import BLOCK
 from jaxwhiten.views.view import together

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxwhiten.shapes import Int
 from jaxwhiten.text import TokenIds
-from jaxwhiten.typing import AnyArray
+from jaxwhiten.types import AnyArray, Int
 
 ROW = 128  # the size for matrix units of TPUs and for attention kernels
 FEW_TOKENS = 64  # a single sentence of up to this many needs no plan

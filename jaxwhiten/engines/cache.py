@@ -20,7 +20,7 @@ from jaxwhiten import io
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.runtime.hardware import cpu_features
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Fields
 
 MOST = 4e9  # bytes
 _TEXT = "text.txt"

@@ -18,7 +18,7 @@ from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TokenIds
-from jaxwhiten.typing import Fields, PyTree
+from jaxwhiten.types import Fields, PyTree
 
 
 @runtime_checkable

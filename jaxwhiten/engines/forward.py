@@ -23,10 +23,10 @@ from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.packing import Segments
-from jaxwhiten.parameters import DTYPES
+from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices, check_process, cores, keep_compiled
 from jaxwhiten.text import TokenIds
-from jaxwhiten.typing import PyTree
+from jaxwhiten.types import PyTree
 
 if TYPE_CHECKING:  # Flax makes weights and traces; a program that an earlier process kept needs neither
     from flax import nnx

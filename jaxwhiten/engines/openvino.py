@@ -29,11 +29,10 @@ from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
-from jaxwhiten.parameters import DTYPES
+from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
-from jaxwhiten.shapes import Float32
 from jaxwhiten.text import TokenIds
-from jaxwhiten.typing import Json, PyTree
+from jaxwhiten.types import Float32, Json, PyTree
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder

@@ -14,9 +14,8 @@ from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.head import Heads, Mean, Normalize, Step
 from jaxwhiten.head.head import before_code
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.shapes import Float32
 from jaxwhiten.text import TokenIds
-from jaxwhiten.typing import AnyArray, RowsLike
+from jaxwhiten.types import AnyArray, Float32, RowsLike
 
 _LARGEST = 16_384  # maximum rows in a program for the steps after the mean
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from string import Template
 
 from jaxwhiten._version import __version__
-from jaxwhiten.counting import counted
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.head import CODE_FILE, WHITENING_FILE
-from jaxwhiten.typing import Fields
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Fields
 from jaxwhiten.whitening import Whitening
 
 _SENTENCES = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}

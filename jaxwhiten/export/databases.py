@@ -23,10 +23,9 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.export.cards import filled
 from jaxwhiten.head import Normalize, Whiten
-from jaxwhiten.shapes import Float64
 from jaxwhiten.space import check_space
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Float64, Json
 from jaxwhiten.whitening import Whitening, choose_gamma
 
 MODEL = "model"

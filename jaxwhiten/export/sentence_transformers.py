@@ -11,7 +11,7 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, OutputError
 from jaxwhiten.export.cards import head_card, model_card
 from jaxwhiten.head import Head, Truncate, write_folder
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Fields
 
 
 def save_trained(

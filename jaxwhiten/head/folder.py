@@ -26,7 +26,7 @@ from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
 from jaxwhiten.text.settings import ANEW, SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder

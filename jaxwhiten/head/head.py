@@ -29,9 +29,8 @@ from jaxwhiten.head.steps import States, Step, facts, leaves
 from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
-from jaxwhiten.shapes import Float, Int, Shaped
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm
-from jaxwhiten.typing import AnyArray
+from jaxwhiten.types import AnyArray, Float, Int, Shaped
 from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:

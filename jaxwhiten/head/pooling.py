@@ -16,9 +16,8 @@ import numpy as np
 from jaxwhiten.errors import ModelError
 from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.shapes import Bool, Float, Int
 from jaxwhiten.text import PLAIN, TextForm
-from jaxwhiten.typing import AnyArray, Json, OnnxGraph
+from jaxwhiten.types import AnyArray, Bool, Float, Int, Json, OnnxGraph
 
 Pooled = Float[Any, "*batch d"]
 HiddenState = Float[Any, "rows length d"]

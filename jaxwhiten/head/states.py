@@ -9,7 +9,7 @@ import numpy as np
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
-from jaxwhiten.typing import AnyArray, OnnxGraph
+from jaxwhiten.types import AnyArray, OnnxGraph
 
 _OF_LAYERS = ("embedding_dimension", "word_embedding_dimension", "layer_start", "num_hidden_layers")
 

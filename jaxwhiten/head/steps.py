@@ -17,10 +17,9 @@ import numpy as np
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, folders
-from jaxwhiten.shapes import Float, Int
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.text.settings import check_values, refuse_unknown
-from jaxwhiten.typing import AnyArray, Fields, Json, OnnxGraph, PyTree, RowsLike
+from jaxwhiten.types import AnyArray, Fields, Float, Int, Json, OnnxGraph, PyTree, RowsLike
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE = "whitening.safetensors"

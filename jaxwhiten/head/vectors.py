@@ -25,8 +25,7 @@ from jaxwhiten.head.steps import (
     step,
 )
 from jaxwhiten.models import checkpoint
-from jaxwhiten.shapes import Float, UInt8
-from jaxwhiten.typing import AnyArray, OnnxGraph
+from jaxwhiten.types import AnyArray, Float, OnnxGraph, UInt8
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import linear
 

@@ -20,7 +20,7 @@ from jaxwhiten import records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import REASON, Bounds, FormatError, turning
 from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, existing
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 FORMAT_VERSION = 1
 

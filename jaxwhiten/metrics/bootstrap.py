@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.shapes import Float, Float32, Int, Real, Shaped
+from jaxwhiten.types import Float, Float32, Int, Real, Shaped
 
 _LEVEL = 0.95  # of intervals
 _NORMAL = 1.959964  # the normal distribution's quantile at this level

@@ -11,7 +11,7 @@ import numpy as np
 from jaxwhiten.arrays import check_finite, normalize
 from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, check_counts, check_integer
-from jaxwhiten.shapes import Float, Int, Real, Shaped
+from jaxwhiten.types import Float, Int, Real, Shaped
 
 UNDEFINED = "undefined: all cosines are equal"  # the text of a correlation that is NaN
 

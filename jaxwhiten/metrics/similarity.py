@@ -10,8 +10,7 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.metrics import cosine_pairs
-from jaxwhiten.shapes import Float, Float32
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.types import Float, Float32, RowsLike
 
 Rows = Float[np.ndarray, "n d"]
 

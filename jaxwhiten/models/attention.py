@@ -22,7 +22,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from jaxwhiten.models.positions import neighbours
-from jaxwhiten.shapes import Array, Bool, Float, Int
+from jaxwhiten.types import Array, Bool, Float, Int
 
 BLOCK = 128  # lengths must be a multiple of it; at this length plain attention reads less
 

@@ -19,7 +19,7 @@ import dataclasses
 
 from jaxwhiten.models.config import RotaryScaling, check_supported, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import Family, Names, PairForm, fused
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 EMBEDDING_NAMES = {
     "embeddings.word": "embeddings.word_embeddings",

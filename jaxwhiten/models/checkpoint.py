@@ -24,7 +24,7 @@ from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
 from jaxwhiten.text.settings import ANEW, TransformerSettings
-from jaxwhiten.typing import Fields, PyTree
+from jaxwhiten.types import Fields, PyTree
 
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import Bounds, ModelError, turning
-from jaxwhiten.parameters import bounded, check_bounds
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.options import bounded, check_bounds
+from jaxwhiten.types import Fields, Json
 
 MAX_LAYERS = 512
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `layers`

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxwhiten.models.config import EncoderConfig, check_supported, read_fields
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 
 class Part(NamedTuple):

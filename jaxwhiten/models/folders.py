@@ -19,7 +19,7 @@ from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.text.settings import TransformerSettings, read_object, refuse_unknown
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 # Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of the weights).
 _TINY = ("jaxwhiten", "weights/jaxwhiten-tiny", "88e0e570beb822e1349c0973d5602fbb6ca672a7a300428aa8e74e177f24ccc4")

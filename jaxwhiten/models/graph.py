@@ -20,7 +20,7 @@ from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import Experts, FeedForward, Norm, RootNorm, SelfAttention, TransformerLayer
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.typing import AnyArray
+from jaxwhiten.types import AnyArray
 
 _OPSET = 17
 _IR_VERSION = 8

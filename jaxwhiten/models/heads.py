@@ -21,8 +21,7 @@ from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.models.registry import pair_form
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.shapes import Array, Int
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Array, Fields, Int
 
 _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
 

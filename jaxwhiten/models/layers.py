@@ -20,8 +20,7 @@ from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import ACTIVATIONS, Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary, embedding_rows
-from jaxwhiten.shapes import Array, Bool, Float, Int
-from jaxwhiten.typing import PyTree
+from jaxwhiten.types import Array, Bool, Float, Int, PyTree
 
 
 class EncoderOutput(NamedTuple):

@@ -31,7 +31,7 @@ from jaxwhiten.models.config import (
     write_rotary,
 )
 from jaxwhiten.models.family import ROTARY, Family, Names
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 # The files call the branch with the activation the gate.
 NAMES: Names = {

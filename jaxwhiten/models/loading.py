@@ -21,9 +21,9 @@ from jaxwhiten.models.family import Names
 from jaxwhiten.models.folders import load_config, resolve_folder, transformer_folder
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.parameters import DTYPES
+from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices
-from jaxwhiten.typing import Fields, PyTree
+from jaxwhiten.types import Fields, PyTree
 
 
 def load_model(

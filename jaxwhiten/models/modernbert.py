@@ -12,7 +12,7 @@ from __future__ import annotations
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
 from jaxwhiten.models.family import ROTARY, Family, Names, fused
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",

@@ -18,7 +18,7 @@ from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, check_supported, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import ROTARY, Family, Names, Part
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 _LAYER = "encoder.layers.*"
 NAMES: Names = {

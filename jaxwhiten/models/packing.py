@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jaxwhiten.shapes import Array, Bool, Float, Int
+from jaxwhiten.types import Array, Bool, Float, Int
 
 
 class Packing(NamedTuple):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten.models.config import Attention, RotaryScaling
-from jaxwhiten.shapes import Array, Bool, Float, Int
+from jaxwhiten.types import Array, Bool, Float, Int
 
 
 def embedding_rows(

@@ -17,7 +17,7 @@ from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import MOST_POSITIONS, EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.shapes import Array, Float, Int
+from jaxwhiten.types import Array, Float, Int
 
 _TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
 

@@ -15,7 +15,7 @@ import dataclasses
 from jaxwhiten.models import llama
 from jaxwhiten.models.config import MOST_POSITIONS, EncoderConfig, check_supported
 from jaxwhiten.models.family import Family, Names
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 _ATTENTION = "encoder.block.*.layer.0.SelfAttention"
 _INNER = "encoder.block.*.layer.1.DenseReluDense"

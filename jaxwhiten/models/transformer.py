@@ -16,8 +16,7 @@ from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, linear, norm
 from jaxwhiten.models.packing import Packing, Segments
 from jaxwhiten.models.positions import pair_distances, relative_buckets, rotary, visible
-from jaxwhiten.shapes import Array, Int
-from jaxwhiten.typing import AnyArray, PyTree
+from jaxwhiten.types import AnyArray, Array, Int, PyTree
 
 
 class TransformerEncoder(nnx.Module):

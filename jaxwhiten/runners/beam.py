@@ -17,7 +17,7 @@ from typing import Any
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
 from jaxwhiten.runners.moments import of_column
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
 
 beam: Any = optional("apache_beam", "beam", "Running on Beam", "apache-beam")

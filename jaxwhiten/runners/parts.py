@@ -28,7 +28,7 @@ from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
 from jaxwhiten.runners.moments import sums
 from jaxwhiten.space import JUDGED, check_space
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 from jaxwhiten.whitening import Moments
 
 T = TypeVar("T")

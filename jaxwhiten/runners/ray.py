@@ -16,7 +16,7 @@ from jaxwhiten.datasets.chunks import Chunk
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
 from jaxwhiten.runners.moments import as_bytes, from_bytes, of_column
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from jaxwhiten.errors import REASON, InputError, JaxwhitenError, MismatchError, turning
-from jaxwhiten.shapes import Float64, Int64, Shaped, UInt8
+from jaxwhiten.types import Float64, Int64, Shaped, UInt8
 
 # A process that is silent for this long counts as dead.
 HEARTBEAT_SECONDS = 20

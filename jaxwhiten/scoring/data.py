@@ -10,14 +10,13 @@ from typing import Any, NamedTuple, no_type_check
 import numpy as np
 
 from jaxwhiten.arrays import check_finite, column_values
-from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.columns import is_search
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import REASON, InputError, turning
-from jaxwhiten.shapes import Float, Real
+from jaxwhiten.terminal import counted
 from jaxwhiten.text import SIDES, as_rows, as_texts
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.types import Float, Real, RowsLike
 
 
 def _has_columns(data: RowsLike) -> bool:

@@ -11,8 +11,6 @@ import numpy as np
 
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.codes.fit import fit_whitening
-from jaxwhiten.combinations import Rule, check_options
-from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
@@ -33,12 +31,13 @@ from jaxwhiten.metrics.bootstrap import (
     spearman_resamples,
     unit_draws,
 )
+from jaxwhiten.options import Rule, check_options
 from jaxwhiten.scoring.data import ScoredPairs, read
 from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 from jaxwhiten.search import build_index
-from jaxwhiten.shapes import Float, Int
-from jaxwhiten.typing import Json, RowsLike
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Float, Int, Json, RowsLike
 from jaxwhiten.whitening import Moments
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]

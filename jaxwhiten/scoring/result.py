@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxwhiten.counting import counted
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
-from jaxwhiten.typing import Json
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Json
 
 RAW = "raw"
 _MANY = 1e7  # pairs that nobody labels

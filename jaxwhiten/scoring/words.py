@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags
 
 from jaxwhiten.errors import check_integer
-from jaxwhiten.shapes import Float, Int
+from jaxwhiten.types import Float, Int
 
 TFIDF = "TF-IDF"
 BM25 = "BM25"

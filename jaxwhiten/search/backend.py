@@ -12,8 +12,7 @@ from jaxwhiten.search.codes import CodedStore
 from jaxwhiten.search.header import Files, Header
 from jaxwhiten.search.prepare import Coding, Rows
 from jaxwhiten.search.store import BackendOptions, FloatStore, Store
-from jaxwhiten.shapes import UInt8
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Fields, UInt8
 
 BACKENDS: dict[str, type[Backend]] = {}
 """Every backend by name: subclasses of `Backend` are added when the package imports their file."""

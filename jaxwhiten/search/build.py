@@ -12,8 +12,8 @@ import numpy as np
 
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import CODES, Code
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import check_integer, check_name
+from jaxwhiten.options import Rule, check_options
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.header import About
@@ -24,7 +24,7 @@ from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.search.strings import Strings
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
-from jaxwhiten.typing import Fields, IdsLike, Json, MetadataLike, RowsLike
+from jaxwhiten.types import Fields, IdsLike, Json, MetadataLike, RowsLike
 from jaxwhiten.whitening.affine import Affine
 
 _RULES = (

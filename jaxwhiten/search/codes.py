@@ -15,7 +15,7 @@ from jaxwhiten.io import same, take
 from jaxwhiten.search.header import CODES, Files, Header
 from jaxwhiten.search.prepare import TRANSFORM, Coding, Rows, prepared, read_map
 from jaxwhiten.search.store import BackendOptions, Store
-from jaxwhiten.shapes import Float32, Int64, UInt8
+from jaxwhiten.types import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
 _ROTATION = ("mean", "rotation", "offset")  # of a code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from jaxwhiten.errors import MismatchError, ModelError
 from jaxwhiten.io import PathLike
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View, Views

@@ -17,7 +17,7 @@ from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.codes.code import import_faiss
 from jaxwhiten.io import take, within
-from jaxwhiten.parameters import bounded
+from jaxwhiten.options import bounded
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.codes import CodedStore, coded, first, read_codes
@@ -25,7 +25,7 @@ from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products
 from jaxwhiten.search.header import LISTS, Files, Header
 from jaxwhiten.search.prepare import Coding, Rows
 from jaxwhiten.search.store import BackendOptions, FloatStore
-from jaxwhiten.shapes import Float32, Int64, UInt8
+from jaxwhiten.types import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.

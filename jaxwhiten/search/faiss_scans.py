@@ -21,8 +21,7 @@ from jaxwhiten.codes.code import import_faiss
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.prepare import BLOCK_ROWS
 from jaxwhiten.search.store import BackendOptions
-from jaxwhiten.shapes import Float32, Int, Int64, UInt8
-from jaxwhiten.typing import FaissObject
+from jaxwhiten.types import FaissObject, Float32, Int, Int64, UInt8
 
 _LONG = 64  # bytes of a code
 

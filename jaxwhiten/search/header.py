@@ -19,11 +19,10 @@ from jaxwhiten import io, records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import REASON, Bounds, FormatError, InputError, MismatchError, turning
 from jaxwhiten.locks import LOCK
-from jaxwhiten.parameters import bounded
+from jaxwhiten.options import bounded
 from jaxwhiten.search.strings import Lines, Strings
-from jaxwhiten.shapes import Int64
 from jaxwhiten.space import VectorSpace
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Int64, Json
 
 HEADER = "header.json"
 FITTED = "fitted.safetensors"

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import column_values
-from jaxwhiten.combinations import Rule, check_options
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, turning
 from jaxwhiten.io import map_array, same, take, within
+from jaxwhiten.options import Rule, check_options
 from jaxwhiten.search.header import ID_ENDS, NUMBERS, STRINGS, Files
 from jaxwhiten.search.strings import Lines, Strings, write_lines
-from jaxwhiten.shapes import Int64, Shaped
-from jaxwhiten.typing import IdsLike
+from jaxwhiten.types import IdsLike, Int64, Shaped
 
 _REMEDY = "Rebuild the index."
 _SURROGATE = re.compile("[\ud800-\udfff]")

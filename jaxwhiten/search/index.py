@@ -19,7 +19,6 @@ import numpy as np
 
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_fitted
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning, warn
 from jaxwhiten.io import PathLike, writing
 from jaxwhiten.locks import SharedLock, locked
@@ -51,10 +50,10 @@ from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.saved import Saved
 from jaxwhiten.search.store import Store
 from jaxwhiten.search.strings import Strings, as_json, write_lines
-from jaxwhiten.shapes import Float32, Int64, Shaped
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
+from jaxwhiten.terminal import counted
 from jaxwhiten.text import TextList, Texts, as_texts
-from jaxwhiten.typing import Fields, IdsLike, Json, MetadataLike, RowsLike
+from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, MetadataLike, RowsLike, Shaped
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 

@@ -19,14 +19,13 @@ import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
 from jaxwhiten.codes import Quantiser
-from jaxwhiten.parameters import bounded
+from jaxwhiten.options import bounded
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.codes import CodedStore
 from jaxwhiten.search.header import VECTORS
 from jaxwhiten.search.store import FloatStore, Store
-from jaxwhiten.shapes import Int64
-from jaxwhiten.typing import AnyArray
+from jaxwhiten.types import AnyArray, Int64
 from jaxwhiten.whitening.affine import Affine
 
 _SCORE_BYTES = 128 << 20  # of scores kept at a time on one device

@@ -12,8 +12,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from jaxwhiten.arrays import pad_rows
-from jaxwhiten.shapes import Array, Float, Float32, Int, UInt8
-from jaxwhiten.typing import AnyArray
+from jaxwhiten.types import AnyArray, Array, Float, Float32, Int, UInt8
 
 TILE = 128  # rows per device are a multiple of this
 AGAIN_TILE = 32

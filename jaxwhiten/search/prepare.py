@@ -16,8 +16,7 @@ from jaxwhiten.codes.fit import fit, is_whitened_first
 from jaxwhiten.errors import InputError, check_width
 from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors
 from jaxwhiten.search.header import Codes
-from jaxwhiten.shapes import Float, Float32
-from jaxwhiten.typing import Fields, RowsLike
+from jaxwhiten.types import Fields, Float, Float32, RowsLike
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 

@@ -14,7 +14,7 @@ from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import same, take
 from jaxwhiten.search.header import COPY, Files, Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
-from jaxwhiten.shapes import Float32, Int64, Shaped
+from jaxwhiten.types import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
 COPIES = ("float16", "int8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten.search.header import Header, Tail
-from jaxwhiten.shapes import Int64
+from jaxwhiten.types import Int64
 
 _FEW = 256  # rows that are written anew with every change
 _MOST = 0.25  # of the rows in a folder that may be removed or new before all are written anew

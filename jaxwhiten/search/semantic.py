@@ -12,7 +12,7 @@ from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.search.build import build_index
 from jaxwhiten.search.index import Index
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.typing import RowsLike
+from jaxwhiten.types import RowsLike
 
 _QUERIES = 8192  # queries searched before their pairs are merged
 _SCORES = ("cosine", "dot")

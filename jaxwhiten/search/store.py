@@ -12,7 +12,7 @@ import numpy as np
 from jaxwhiten.io import take
 from jaxwhiten.search.header import VECTORS, Files, Header
 from jaxwhiten.search.prepare import TRANSFORM, Coding, Rows, prepared, read_map, write_map
-from jaxwhiten.shapes import Float, Float32, Int64, Shaped
+from jaxwhiten.types import Float, Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
 BackendOptions = Any  # the dataclass `Options` of the backend in question

@@ -18,7 +18,7 @@ from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io import map_array, same, take, within
 from jaxwhiten.records import parse
-from jaxwhiten.shapes import Int64
+from jaxwhiten.types import Int64
 
 _BLOCK = 1 << 16  # strings that are written or read at once
 _NEWLINE = ord("\n")

@@ -16,10 +16,9 @@ from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.ids import Ids
 from jaxwhiten.search.index import Hit, Index, load_index
-from jaxwhiten.shapes import Float
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import Texts, as_texts, is_blank
-from jaxwhiten.typing import Fields, IdsLike, Json, MetadataLike
+from jaxwhiten.types import Fields, Float, IdsLike, Json, MetadataLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View

@@ -20,7 +20,6 @@ from jaxwhiten._version import __version__
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import UBinary
-from jaxwhiten.counting import counted
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.io import PathLike
@@ -29,8 +28,9 @@ from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.documents import Documents
 from jaxwhiten.serving.gate import Gate, Route
 from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
+from jaxwhiten.terminal import counted
 from jaxwhiten.text import prompt_named
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 from jaxwhiten.views import View
 
 

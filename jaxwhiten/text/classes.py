@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, TransformerSettings, check_values, read_object
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 _NO_ADVICE = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
 _LISTS = ("additional_special_tokens", "extra_special_tokens")  # or tokens by name

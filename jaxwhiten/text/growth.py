@@ -9,7 +9,7 @@ import unicodedata
 from pathlib import Path
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 
 LIMIT = 128  # output characters per input character; BERT's rules make up to 3, Qwen and RoBERTa 11, XLM-R 36
 _FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}

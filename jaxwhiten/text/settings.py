@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxwhiten import records
 from jaxwhiten.errors import ModelError
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 ANEW = "Download or save the model again."  # what to do about a damaged file of a model folder
 TOKENIZER_SETTINGS = "tokenizer_config.json"

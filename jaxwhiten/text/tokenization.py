@@ -21,7 +21,7 @@ from jaxwhiten.text.classes import auto_tokenizer, is_as_in_file, lower_cased, t
 from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, read_object
 from jaxwhiten.text.words import TokenIds, WordTable
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")

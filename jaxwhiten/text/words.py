@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.shapes import Int
+from jaxwhiten.types import Int
 
 _END = "\n"  # ends a sentence: word number 0, which has no tokens
 _ODD = "["  # begins special tokens, and replaces characters that are not plain text

@@ -4,7 +4,7 @@ from jaxwhiten.errors import optional
 
 optional("optax", "train", "Training")
 
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.fine_tune import Tuned, fine_tune, load_bare, train
 from jaxwhiten.training.held_out import Figure, HeldOut, beside, hold_out, write_held_out

@@ -12,10 +12,9 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, optional
-from jaxwhiten.shapes import Int
-from jaxwhiten.typing import AnyArray, Json
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import AnyArray, Int, Json
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]

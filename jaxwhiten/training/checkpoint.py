@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxwhiten import io, records
 from jaxwhiten.errors import REASON, FormatError, JaxwhitenError, MismatchError, optional, turning
 from jaxwhiten.training.step import TrainState
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 
 
 class Checkpoints:

@@ -13,7 +13,6 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxwhiten.counting import counted
 from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.engines import DEFAULT
@@ -21,16 +20,16 @@ from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
-from jaxwhiten.parameters import DEFAULTS, TrainingOptions
-from jaxwhiten.progress import say
+from jaxwhiten.options import DEFAULTS, TrainingOptions
 from jaxwhiten.runtime.distributed import is_writer
+from jaxwhiten.terminal import counted, say
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
 from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.objectives import find_objective, make_plan, objective_loss
 from jaxwhiten.training.plan import Objective, Setup
 from jaxwhiten.training.rows import mine_negatives, read_rows, with_negatives
 from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
-from jaxwhiten.typing import Fields, Json, PyTree
+from jaxwhiten.types import Fields, Json, PyTree
 
 BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
 Score = Callable[[Encoder], float]

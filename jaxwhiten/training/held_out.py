@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxwhiten.counting import counted
 from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
 from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.datasets.nli import LABELS
@@ -29,10 +28,10 @@ from jaxwhiten.metrics.bootstrap import (
     score_interval,
     spearman_resamples,
 )
-from jaxwhiten.progress import note
 from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.result import Change
-from jaxwhiten.shapes import Float, Int
+from jaxwhiten.terminal import counted, note
+from jaxwhiten.types import Float, Int
 
 RESAMPLES = 10_000
 _LEAST_RESAMPLES = 4_000

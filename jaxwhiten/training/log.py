@@ -16,9 +16,9 @@ from jaxwhiten import io, records
 from jaxwhiten.bars import Progress
 from jaxwhiten.errors import FormatError, optional
 from jaxwhiten.lazy import hidden
-from jaxwhiten.progress import say
 from jaxwhiten.runtime.distributed import is_writer
-from jaxwhiten.typing import Fields
+from jaxwhiten.terminal import say
+from jaxwhiten.types import Fields
 
 METRICS_FILE = "metrics.jsonl"
 PLOT_FILE = "loss.png"

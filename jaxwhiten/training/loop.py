@@ -16,7 +16,7 @@ import jax
 
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.io import PathLike
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
 from jaxwhiten.runtime.hardware import free_memory, keep_compiled
 from jaxwhiten.search import locked
@@ -34,7 +34,7 @@ from jaxwhiten.training.step import (
     place_batch,
     step_memory,
 )
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Fields
 
 _SAFE_SHARE = 0.9  # of the free memory that a step may need before a note warns
 

@@ -22,9 +22,8 @@ from jaxwhiten import losses
 from jaxwhiten.encoding import EmbeddingStore, Encoder
 from jaxwhiten.errors import Bounds, InputError, check_name
 from jaxwhiten.losses import Loss
-from jaxwhiten.shapes import Array, Float, Int, Scalar
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_lora, plan_sentences
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Array, Fields, Float, Int, Scalar
 from jaxwhiten.whitening import Moments, Whitening
 
 _SAMPLE = 4096

@@ -18,11 +18,10 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import Bounds, InputError, check_name
 from jaxwhiten.head import Step, at_pooling
 from jaxwhiten.losses import Loss, init_classifier
-from jaxwhiten.parameters import TrainingOptions
-from jaxwhiten.shapes import Float, Scalar, Shaped
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import Batch, LossFn, Params
-from jaxwhiten.typing import PyTree
+from jaxwhiten.types import Float, PyTree, Scalar, Shaped
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.counting import counted
 from jaxwhiten.datasets.columns import Columns, Kind, guess, labels_of, shown
 from jaxwhiten.datasets.examples import FLOAT32, Examples, examples_of, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import LABELS, NO_CLASS, label_codes, no_class
@@ -20,9 +19,9 @@ from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
-from jaxwhiten.progress import note
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.search import build_index
+from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import SIDES, Texts, as_texts
 from jaxwhiten.training.plan import Objective
 

@@ -24,10 +24,10 @@ from jaxwhiten.encoding import length_ladder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import AfterPrompt, Mean, Step, as_pytrees, canonical, run
 from jaxwhiten.losses import Loss
-from jaxwhiten.shapes import Array, Float, Int, Shaped
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm, Texts, TokenIds, as_texts, text_fingerprint
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.step import LossFn, Params
+from jaxwhiten.types import Array, Float, Int, Shaped
 
 as_pytrees()
 

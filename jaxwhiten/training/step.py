@@ -14,9 +14,8 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.parameters import TrainingOptions
-from jaxwhiten.shapes import Array, Int, Key, Scalar
-from jaxwhiten.typing import PyTree
+from jaxwhiten.options import TrainingOptions
+from jaxwhiten.types import Array, Int, Key, PyTree, Scalar
 
 Params = Any
 """A pytree of float32 arrays, updated by the optimizer."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.counting import counted
 from jaxwhiten.engines import Engine
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import longest_text
 from jaxwhiten.models import EncoderConfig
+from jaxwhiten.terminal import counted
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.typing import Fields
+from jaxwhiten.types import Fields
 from jaxwhiten.views.weights import Lease, Weights
 
 if TYPE_CHECKING:

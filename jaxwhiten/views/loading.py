@@ -28,7 +28,7 @@ from jaxwhiten.head import (
 from jaxwhiten.metrics.similarity import SIMILARITIES
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.text import prompt_named
-from jaxwhiten.typing import Fields, Json
+from jaxwhiten.types import Fields, Json
 from jaxwhiten.views.core import Core, copied, tokenizer_for
 from jaxwhiten.views.view import View
 from jaxwhiten.views.weights import reader

@@ -22,7 +22,7 @@ from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, warn
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TextList, TokenIds
-from jaxwhiten.typing import AnyArray
+from jaxwhiten.types import AnyArray
 
 BLOCK = 16_384  # sentences tokenized and sorted together
 _FEW = 16  # up to this many sentences are encoded without a progress bar

@@ -22,7 +22,7 @@ from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, chec
 from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
 from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Json
 from jaxwhiten.views.core import Core
 from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
 from jaxwhiten.views.weights import ViewOrigin, unnamed

@@ -11,8 +11,7 @@ import numpy as np
 from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import hardware
-from jaxwhiten.shapes import Float, Float32, Shaped
-from jaxwhiten.typing import AnyArray, RowsLike
+from jaxwhiten.types import AnyArray, Float, Float32, RowsLike, Shaped
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20

@@ -21,10 +21,9 @@ from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import REASON, FormatError, InputError, MissingDependencyError, check_name, not_fitted, turning
-from jaxwhiten.parameters import check_bounds
-from jaxwhiten.shapes import Float, Shaped
+from jaxwhiten.options import check_bounds
 from jaxwhiten.space import Known, Origin, VectorSpace, check_origin, origin_of
-from jaxwhiten.typing import AnyArray, Fields, Json, RowsLike
+from jaxwhiten.types import AnyArray, Fields, Float, Json, RowsLike, Shaped
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.

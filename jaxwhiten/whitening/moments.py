@@ -14,9 +14,8 @@ from jaxwhiten import arrays, io
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import InputError, MismatchError, check_width
 from jaxwhiten.runtime import hardware
-from jaxwhiten.shapes import Float64
 from jaxwhiten.space import Known, check_origin, merged, origin_of
-from jaxwhiten.typing import AnyArray, Fields, Json, PyTree, RowsLike
+from jaxwhiten.types import AnyArray, Fields, Float64, Json, PyTree, RowsLike
 from jaxwhiten.whitening.estimator import Saved
 
 _CODED_ROWS = 1 << 18

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxwhiten.errors import warn
-from jaxwhiten.shapes import Float64
 from jaxwhiten.space import VectorSpace
-from jaxwhiten.typing import Json
+from jaxwhiten.types import Float64, Json
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 

@@ -15,13 +15,12 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.counting import counted
 from jaxwhiten.errors import InputError, check_name, warn
-from jaxwhiten.parameters import SHRINKAGES, WhiteningParameters, check_bounds
+from jaxwhiten.options import SHRINKAGES, WhiteningParameters, check_bounds
 from jaxwhiten.runtime import hardware
-from jaxwhiten.shapes import Float, Float32, Float64
 from jaxwhiten.space import Origin, origin_of
-from jaxwhiten.typing import Fields, Json, RowsLike
+from jaxwhiten.terminal import counted
+from jaxwhiten.types import Fields, Float, Float32, Float64, Json, RowsLike
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator, parameters, stamp
 from jaxwhiten.whitening.moments import Moments

@@ -26,7 +26,7 @@ from jaxwhiten.head import Head, Normalize, Quantise, Step, Whiten
 from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.models.attention import kernel_for
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.search.jax_kernels import Points, coded_searcher, searcher
 from jaxwhiten.training.objectives import objective_loss
 from jaxwhiten.training.sentences import sentence_loss, split_encoder

@@ -4,7 +4,7 @@ from collections import namedtuple
 
 import pytest
 
-from jaxwhiten import progress
+from jaxwhiten import terminal
 from jaxwhiten.commands import cli
 from jaxwhiten.text.tokenization import COUNTS
 from tests.conftest import own_cache
@@ -16,7 +16,7 @@ Done = namedtuple("Done", "code out err")
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    monkeypatch.setattr(progress, "SECONDS", 1e6)  # a slow machine adds no lines
+    monkeypatch.setattr(terminal, "SECONDS", 1e6)  # a slow machine adds no lines
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from jaxwhiten import Encoder, evaluate, train
 from jaxwhiten.datasets import read_own, read_pairs
 from jaxwhiten.datasets.tables import as_table
 from jaxwhiten.errors import InputError
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.scoring import data
 from jaxwhiten.training import find_objective
 from jaxwhiten.training.rows import read_rows

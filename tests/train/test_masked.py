@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.sentences import split_encoder
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import tiny_config

@@ -3,7 +3,7 @@
 import dataclasses
 
 from jaxwhiten import Encoder
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.plan import Setup
 from jaxwhiten.training.sentences import tokenize_columns
 

@@ -8,7 +8,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_trained
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.objectives import make_plan
 from jaxwhiten.training.sentences import sentence_batches
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training import step as module
 from jaxwhiten.training.step import transformation
 

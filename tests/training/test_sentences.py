@@ -10,7 +10,7 @@ from jaxwhiten import Encoder, losses, training
 from jaxwhiten.head import AfterPrompt, Dense, Head, Mean, Normalize
 from jaxwhiten.head.pooling import Cls, LastToken, Max
 from jaxwhiten.models import load_model, save_model
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan, objective_loss
 from jaxwhiten.training.sentences import sentence_batches, sentence_loss, split_encoder, tokenize_columns

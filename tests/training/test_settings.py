@@ -11,7 +11,7 @@ import pytest
 
 from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import DataError, InputError
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training import OBJECTIVES, find_objective, objective_loss
 from jaxwhiten.training.rows import read_rows
 

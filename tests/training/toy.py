@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxwhiten.parameters import TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.batches import Batches
 
 WIDTH, ROWS, BATCH = 6, 96, 16

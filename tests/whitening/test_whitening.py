@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
-from jaxwhiten.parameters import WHITENING
+from jaxwhiten.options import WHITENING
 from jaxwhiten.whitening import normalize
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning

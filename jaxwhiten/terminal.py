@@ -1,8 +1,9 @@
-"""Notes on stderr, whether there are any, or bars (`jaxwhiten.bars`)."""
+"""What people read on a terminal: notes on stderr, whether there are any or bars (`jaxwhiten.bars`), and numbers."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
@@ -100,3 +101,15 @@ def say(text: object) -> None:
 def note(text: object) -> None:
     """`say`, as a note."""
     say(f"note: {text}")
+
+
+def counted(number: int, things: str) -> str:
+    """A number with a noun, which is given in the plural.
+
+    >>> counted(1, "queries"), counted(1, "axes"), counted(1234, "rows")
+    ('1 query', '1 axis', '1,234 rows')
+    """
+    if number == 1:
+        ends = {"ies": "y", "axes": "axis"}
+        things = re.sub(r"\baxes\b|(?<=ch)es\b|ies\b|s\b", lambda end: ends.get(end[0], ""), things, count=1)
+    return f"{number:,} {things}"
