@@ -204,14 +204,14 @@ def fit_options(options: IvfOptions, n: int) -> list[str]:
     notes = list[str]()
     if options.nlist == 0:
         options.nlist = max(1, min(int(4 * n**0.5), n // _MIN_POINTS))
-    for name, limit, reason in (
-        ("nlist", max(1, n // _MIN_POINTS), f"{_MIN_POINTS} vectors per list"),
-        ("nprobe", options.nlist, "nlist"),
-    ):
-        limit = min(limit, options.nlist)
-        if (value := getattr(options, name)) > limit:
-            setattr(options, name, limit)
-            notes.append(f"{name} lowered from {value} to {limit} for {n} documents ({reason}).")
+
+    def lower(name: str, most: int, reason: str) -> None:
+        if (value := getattr(options, name)) > most:
+            setattr(options, name, most)
+            notes.append(f"{name} lowered from {value} to {most} for {n} documents ({reason}).")
+
+    lower("nlist", max(1, n // _MIN_POINTS), f"{_MIN_POINTS} vectors per list")
+    lower("nprobe", options.nlist, "nlist")
     options.nprobe = options.nprobe or options.nlist  # lowered once the lists are there
     if n > (limit := options.nlist * options.max_points_per_centroid):  # FAISS does not say this itself
         notes.append(

@@ -77,7 +77,7 @@ class FlatScan:
             end = start + part.ntotal
             here = None if among is None else among[slice(*np.searchsorted(among, [start, end]))] - start
             if here is None or len(here):
-                far, near = part.search(points, k, params=self._params(here))
+                far, near = part.search(points, k, params=self._params(part, here))
                 near[near >= 0] += start
                 distances.append(far)
                 rows.append(near)
@@ -87,8 +87,8 @@ class FlatScan:
         nearest = np.argpartition(np.concatenate(distances, axis=1), k - 1, axis=1)[:, :k]
         return np.take_along_axis(np.concatenate(rows, axis=1), nearest, axis=1)
 
-    def _params(self, among: np.ndarray | None) -> FaissObject | None:
-        """The parameters of a search among rows of a part."""
+    def _params(self, part: FaissObject, among: np.ndarray | None) -> FaissObject | None:
+        """The parameters of a search of a part among some of its rows, or all."""
         return None
 
 
@@ -151,10 +151,11 @@ class ListScan(FlatScan):
     def taken(self, codes: np.ndarray, rows: np.ndarray) -> ListScan:
         return ListScan(self._quantiser, codes, self._options, self.centers, self.numbers[rows])
 
-    def _params(self, among: np.ndarray | None) -> FaissObject:
+    def _params(self, part: FaissObject, among: np.ndarray | None) -> FaissObject | None:
         faiss = import_faiss()
         if among is None:
-            return faiss.SearchParametersIVF(nprobe=self._options.nprobe)
+            part.nprobe = self._options.nprobe  # takes less time than parameters
+            return None
         # all lists, so that the result is exact
         return faiss.SearchParametersIVF(sel=faiss.IDSelectorBatch(among), nprobe=len(self.centers))
 

@@ -59,8 +59,8 @@ class JaxFloats(FloatStore):
         self._documents = jax_kernels.sharded(self._mesh, vectors)
         self._rows = len(self._documents) // self._mesh.size
 
-    @property  # type: ignore[override]
-    def vectors(self) -> np.ndarray:
+    @property
+    def vectors(self) -> np.ndarray:  # type: ignore[override]
         return np.asarray(self._documents)[: self.size]
 
     def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
