@@ -129,7 +129,7 @@ def killed(operation, folder, model, kills, seed=0):
         check(operation, folder, expected)
         if operation == "index":
             whole = [path for path in (folder / "index").iterdir() if not path.name.startswith(".")]
-            assert len(whole) == 4, whole  # header, vectors, texts and the ends of their lines
+            assert len(whole) == 5, whole  # header, vectors, their map, texts and the ends of their lines
         return left
     for place in folder.glob("store-*"):
         found = work.store_entries(folder, expected.encoder, place.name.rpartition("-")[2])
