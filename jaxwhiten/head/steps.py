@@ -204,7 +204,11 @@ class Step:
 
 
 class StateStep(Step):
-    """A step before the pooling: it maps `States` to `States`, also in ONNX."""
+    """A step before the pooling: it maps `States` to `States`, also in ONNX.
+
+    >>> issubclass(LayerMix, StateStep)
+    True
+    """
 
 
 class VectorStep(Step):

@@ -67,9 +67,10 @@ def _checked(data: RowsLike) -> Pairs | ScoredPairs:
     sides = (data.sentence1, data.sentence2, data.score) if isinstance(data, Pairs) else data
     if not isinstance(sides, tuple) or len(sides) != 3 or isinstance(next(iter(sides[2]), None), str):
         sides = as_rows(sides, 3, "two sentences and a score")
-    first, second, gold = map(column_values, sides)
     if not isinstance(data, ScoredPairs):
-        first, second = map(as_texts, (first, second), SIDES)
+        sides = tuple(map(column_values, sides))
+        sides = *map(as_texts, sides[:2], SIDES), sides[2]
+    first, second, gold = sides
     with turning(InputError, f"The scores are not all numbers ({REASON}).", TypeError, ValueError):
         if np.asarray(gold).dtype.kind in "mM":
             raise TypeError("they are dates or times")
