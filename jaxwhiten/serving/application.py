@@ -43,6 +43,7 @@ class Service:
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
         self.widths = _widths(encoder.view.floats)
+        self._prompted: dict[str, View] = {}  # by the names of prompts, since texts of one view can share a batch
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
@@ -73,8 +74,10 @@ class Service:
     async def embed(self, asked: Embed) -> Response:
         """Vectors, as text-embeddings-inference."""
         view = self.encoder.documents
-        if asked.prompt_name is not None:
-            view = self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, asked.prompt_name))
+        if (prompt := asked.prompt_name) is not None:
+            if prompt not in self._prompted:
+                self._prompted[prompt] = self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, prompt))
+            view = self._prompted[prompt]
         rows, _, cut = await self.batcher.encode(view, asked.inputs)
         if asked.truncate is False and cut:
             raise Refused(422, f"inputs: more than {self.encoder.max_length} tokens in {counted(cut, 'texts')}.")

@@ -217,13 +217,22 @@ class View:
         return self._with(prompt=text)
 
     def in_role(self, role: str | None) -> View:
-        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
+        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role.
+
+        It is the same view each time.
+        """
         if role is None:
             return self
         prompt = prompt_for(self.core.prompts, role)
         if prompt is None:
             return self
-        return self.with_prompt(prompt)
+        if role not in self._of_roles:
+            self._of_roles[role] = self.with_prompt(prompt)
+        return self._of_roles[role]
+
+    @functools.cached_property
+    def _of_roles(self) -> dict[str, View]:
+        return {}
 
     def with_pooling(self, name: str) -> View:
         """With another pooling, a name of `jaxwhiten.POOLINGS`; whitening and code are omitted, with a warning.

@@ -78,3 +78,10 @@ def test_prompts_are_those_of_the_call(tiny_model):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", prompts=given)
     given["query"] = "other: "
     assert encoder.queries.prompt == PROMPTS["query"]
+
+
+def test_the_view_of_a_role_is_made_once(encoder):
+    """Texts of one view share a batch of the server."""
+    for role in ("query", "document"):
+        assert encoder.view.in_role(role) is encoder.view.in_role(role)
+        assert encoder.view.floats.in_role(role) is encoder.view.floats.in_role(role)

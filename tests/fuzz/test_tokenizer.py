@@ -77,12 +77,22 @@ def too_many_specials(raw):
     raw["post_processor"]["special_tokens"]["[CLS]"] |= {"ids": [2] * 50, "tokens": ["[CLS]"] * 50}
 
 
-@pytest.mark.parametrize("change", [word_beyond, special_beyond, special_beyond_int32, too_many_specials])
-def test_ids_the_model_has_no_row_for_are_refused(tmp_path, change):
+def test_ids_the_model_has_no_row_for_are_refused(tmp_path):
     """An embedding looked up beyond its end is NaN or another token's, without a word."""
-    folder = edited(write_model(tmp_path / "model"), change)
+    folder = edited(write_model(tmp_path / "model"), word_beyond)
     with pytest.raises(ModelError, match=r"model.*token"):
         Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(["the guitar plays", "guitar"])
+
+
+@pytest.mark.parametrize("change", [special_beyond, special_beyond_int32, too_many_specials])
+def test_special_tokens_are_those_of_the_class(tmp_path, change):
+    """As in transformers, whose class has a template of its own."""
+    whole, other = write_model(tmp_path / "whole"), edited(write_model(tmp_path / "model"), change)
+    expected, vectors = (
+        Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(["the guitar plays"])
+        for folder in (whole, other)
+    )
+    np.testing.assert_array_equal(vectors, expected)
 
 
 def test_a_word_without_an_entry_and_no_unknown_token(tmp_path):
