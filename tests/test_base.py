@@ -61,7 +61,6 @@ sys.meta_path[:] = [Base()]
 import jaxwhiten
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import MissingDependencyError
-from eval.plotting import new_figure
 from jaxwhiten.training.log import Log, plot_run
 said = {}
 def note(name, run):
@@ -81,7 +80,6 @@ for name in jaxwhiten.__all__:
 for module in pkgutil.walk_packages(jaxwhiten.__path__, "jaxwhiten."):
     note(module.name, lambda: importlib.import_module(module.name) and 0)
 note("hub", lambda: cli.main("encode texts.txt -o hub.npy --model nobody/nothing".split()))
-note("new_figure", lambda: new_figure("x.png", 2, 2).__enter__())
 Path("metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\\n{"step": 2, "loss": 1.0}\\n')
 note("plot_run", lambda: plot_run("."))
 note("train", lambda: importlib.import_module("train"))
@@ -158,7 +156,7 @@ def test_a_command_works_or_names_its_extra(walked):
 def test_public_names_modules_and_programs(walked):
     """All can be imported but for training, the modules of programs, which name their extra."""
     names = [name for name in walked[0] if name.startswith("jaxwhiten.") or name in jaxwhiten.__all__]
-    assert {"Encoder", "SpectrumCode", "jaxwhiten.training.loop", "eval.plotting"} <= set(names)
+    assert {"Encoder", "SpectrumCode", "jaxwhiten.training.loop"} <= set(names)
     failed = {name for name in names if walked[0][name][0] != 0}
     assert failed == {"jaxwhiten.runners.beam", "jaxwhiten.serving", "train"}
     assert "jaxwhiten[train]" in walked[0]["train"][0]
