@@ -55,7 +55,9 @@ def _commands():
 def places(tmp_path_factory, tiny_model):
     at, texts = tmp_path_factory.mktemp("advice"), generated(400)
     (at / "texts.txt").write_text("\n".join(texts) + "\n")
-    (at / "pairs.tsv").write_text("".join(f"{texts[i]}\t{texts[i + 1]}\t{i}\n" for i in range(20)))
+    (at / "pairs.tsv").write_text(
+        "sentence1\tsentence2\tscore\n" + "".join(f"{texts[i]}\t{texts[i + 1]}\t{i}\n" for i in range(20))
+    )
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
     encoder.save(at / "saved")
     vectors = encoder.encode(texts)

@@ -119,7 +119,7 @@ def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, m
     np.testing.assert_allclose(scores, own, atol=1e-5)
     assert (ids == others).mean() > 0.99
     shutil.rmtree(tmp_path / "cache")
-    assert run(*fit, "--no-cache").code == 0
+    assert run(*fit, "--no-cache", "--overwrite").code == 0
     assert not (tmp_path / "cache" / "embeddings").exists()
 
 

@@ -29,7 +29,9 @@ def texts(tmp_path_factory):
     assert len(set(found)) == 50
     (folder / "texts.txt").write_text("\n".join(found) + "\n")
     rows = zip(found[::2], found[1::2], range(25), strict=True)
-    (folder / "pairs.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    (folder / "pairs.tsv").write_text(
+        "sentence1\tsentence2\tscore\n" + "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    )
     return folder
 
 

@@ -7,6 +7,7 @@ import pytest
 from jaxwhiten.commands import cli
 from tests.sentences import generated
 
+SCORED = ("sentence1", "sentence2", "score")
 MODEL = "--model {model} --pooling mean --max-length 16"
 # Every command, with the facts that --json has. What they need is in the folder, or made by the commands before.
 COMMANDS = {
@@ -31,7 +32,9 @@ def names(tmp_path_factory, tiny_model, shallow_model):
     (at / "texts.txt").write_text("\n".join([*texts, " "]) + "\n")
     rows = list(zip(texts[:32], texts[32:], strict=True))
     (at / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in [("anchor", "positive"), *rows]))
-    (at / "scored.tsv").write_text("".join(f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(rows)))
+    (at / "scored.tsv").write_text(
+        "".join(f"{a}\t{b}\t{i}\n" for a, b, i in [SCORED, *((*row, i) for i, row in enumerate(rows))])
+    )
     files = {name: at / f"{name}.{ending}" for name, ending in [("texts", "txt"), ("pairs", "tsv"), ("scored", "tsv")]}
     return {"at": at, "model": tiny_model, "shallow": shallow_model, **files}
 
@@ -47,6 +50,8 @@ def test_every_command_is_walked():
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split()[0])
 def test_results_are_on_stdout_and_notes_on_stderr(run, names, line):
     words = [word.format(**names) for word in line.split()]
+    if "-o" in words and words[0] not in ("embed", "train"):  # which go on, or have come to their end
+        words.append("--overwrite")
     told = run(*words, "--json", "--quiet")
     assert (told.code, told.err) == (0, "")
     found = json.loads(told.out)  # one object
