@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
+from jaxwhiten.runtime import hardware
 
 COMPARATORS = ("scalar", "pq", "opq", "lsq", "rabitq", "eden", "rabitqlib", "turbovec", "remex", "turboquant_pro")
 _LENGTH = 4  # bytes of the length that `remex` and `turboquant_pro` keep
@@ -248,14 +249,9 @@ class Comparator:
             _seed(faiss.downcast_index(self._index.index).pq)
         if name == "pq":
             _seed(self._index.pq)
-        threads = faiss.omp_get_max_threads()
-        threshold = faiss.cvar.distance_compute_blas_threshold
         # The k-means of a few columns is sooner done by one thread and matrix products.
-        faiss.omp_set_num_threads(1)
-        faiss.cvar.distance_compute_blas_threshold = min(20, threshold)
-        self._index.train(self.prepare(rows))
-        faiss.omp_set_num_threads(threads)
-        faiss.cvar.distance_compute_blas_threshold = threshold
+        with hardware.faiss_on_one_thread(), hardware.faiss_products():
+            self._index.train(self.prepare(rows))
         self._index.add(self.prepare(documents))
 
     @staticmethod

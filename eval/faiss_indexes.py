@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
 
 from jaxwhiten import Whitening, normalize
 from jaxwhiten.errors import MissingDependencyError, install_command, optional
+from jaxwhiten.runtime import hardware
 
 OPTIONS = {"faiss-ivf": ("nlist", "nprobe"), "faiss-gpu-flat": (), "faiss-gpu-ivf": ("nlist", "nprobe")}
 _BLOCK = 16384  # rows that are mapped at a time
@@ -53,7 +53,7 @@ class FaissIndex:
             self._index.cp.seed = _SEED
             self._index.nprobe = self.options["nprobe"]
             sample = np.sort(np.random.default_rng(_SEED).permutation(self.size)[: _MOST * self.options["nlist"]])
-            with _matrix_products(faiss):
+            with hardware.faiss_products():
                 self._index.train(self.prepare(vectors[sample]))
         for first in range(0, self.size, _BLOCK):
             self._index.add(self.prepare(vectors[first : first + _BLOCK]))
@@ -67,7 +67,7 @@ class FaissIndex:
     def search(self, queries: np.ndarray, k: int = 10, *, prepared: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Scores, best first, and rows; −∞ and −1 for a missing one. Equal scores are in the order of their rows."""
         x = np.ascontiguousarray(queries, np.float32) if prepared else self.prepare(queries)
-        with _one_thread(self._faiss) if len(x) == 1 else contextlib.nullcontext():
+        with hardware.faiss_on_one_thread() if len(x) == 1 else contextlib.nullcontext():
             scores, rows = self._index.search(x, k)
         scores[rows < 0] = -np.inf
         order = np.lexsort((rows, -scores))
@@ -93,25 +93,3 @@ def _checked(name: str) -> ModuleType:
     if on_gpu and not faiss.get_num_gpus():
         raise MissingDependencyError(f"{name} needs a GPU, and FAISS finds none: check nvidia-smi.")
     return faiss
-
-
-@contextlib.contextmanager
-def _matrix_products(faiss: ModuleType) -> Iterator[None]:
-    """Computes distances by matrix products; below 128,000 values FAISS 1.15 avoids them, at ten times the time."""
-    before = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = min(20, before)
-    try:
-        yield
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = before
-
-
-@contextlib.contextmanager
-def _one_thread(faiss: ModuleType) -> Iterator[None]:
-    """Runs FAISS on the calling thread: a single query takes less time than waking other threads."""
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(threads)

@@ -386,6 +386,14 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
     archive.extractall(folder, **filters)
 
 
+@pytest.fixture(params=("jax", "openvino"))
+def engine(request):
+    """Each engine in turn."""
+    if request.param == "openvino":
+        pytest.importorskip("openvino")
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of the real all-MiniLM-L6-v2 weights, or a skip that says how to install them."""

@@ -7,7 +7,7 @@ References:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ from jaxwhiten.options import bounded
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.codes import CodedStore, coded, first, read_codes
-from jaxwhiten.search.faiss_scans import FlatScan, ListScan, matrix_products
+from jaxwhiten.search.faiss_scans import FlatScan, ListScan
 from jaxwhiten.search.header import LISTS, Files, Header
 from jaxwhiten.search.prepare import Coding, Rows
 from jaxwhiten.search.store import BackendOptions, FloatStore
@@ -66,7 +66,7 @@ class FaissFloats(FloatStore):
         selector = None if among is None else faiss.IDSelectorBatch(among)
         sizes = (self.vectors.shape[1], len(x), len(self.vectors), k)
         inputs, results = (map(faiss.swig_ptr, arrays) for arrays in ((x, self.vectors), (scores, rows)))
-        with _one_thread() if len(x) == 1 else contextlib.nullcontext():
+        with hardware.faiss_on_one_thread() if len(x) == 1 else contextlib.nullcontext():
             faiss.knn_inner_product(*inputs, *sizes, *results, selector)
         return scores, rows
 
@@ -104,7 +104,7 @@ class FaissCodes(CodedStore):
         parts = blocks(len(queries), max(1, -(-len(queries) // count)))
 
         def search(part: slice) -> tuple[np.ndarray, np.ndarray]:
-            with _one_thread():
+            with hardware.faiss_on_one_thread():
                 return self._search(units[part], k, among)
 
         results = hardware.on_threads(search, list(parts))
@@ -230,7 +230,7 @@ def _centers(quantiser: Quantiser, codes: np.ndarray, options: IvfOptions) -> Fl
     most = options.nlist * options.max_points_per_centroid
     sample = np.sort(np.random.default_rng(options.seed).permutation(len(codes))[:most])
     centers = faiss.IndexFlatL2(quantiser.width)
-    with matrix_products():
+    with hardware.faiss_products():
         clusters = faiss.Clustering(quantiser.width, options.nlist, params)
         clusters.train(quantiser.coordinates(codes[sample]), centers)
     flat = faiss.rev_swig_ptr(centers.get_xb(), options.nlist * quantiser.width)
@@ -256,18 +256,6 @@ def _choose_nprobe(store: ListCodes, vectors: Rows) -> str:
         if recall >= RECALL or count == options.nlist:
             break
     return f"nprobe={count} of {options.nlist} lists: recall@10 {recall:.3f} for {len(rows)} of the documents."
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Runs FAISS and its BLAS on the calling thread: a single query takes less time than waking other threads."""
-    faiss = import_faiss()
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # OpenMP's setting is the calling thread's own
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(threads)
 
 
 class FaissFlat(Backend):

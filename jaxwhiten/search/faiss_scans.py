@@ -9,9 +9,7 @@ References:
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -119,7 +117,7 @@ class ListScan(FlatScan):
     def _nearest(self, codes: np.ndarray) -> Int[np.ndarray, " n"]:
         """The list of each code."""
         numbers = np.empty(len(codes), np.int32)
-        with matrix_products():
+        with hardware.faiss_products():
             for part in blocks(len(codes), BLOCK_ROWS):
                 numbers[part] = self._lists.search(self._quantiser.coordinates(codes[part]), 1)[1][:, 0]
         return numbers
@@ -175,15 +173,3 @@ def _fast(index: FaissObject) -> FaissObject:
     if level == "AVX2":
         fast.qbs = 0x2222
     return fast
-
-
-@contextlib.contextmanager
-def matrix_products() -> Iterator[None]:
-    """Computes distances by matrix products; below 128,000 values FAISS 1.15 avoids them, at ten times the time."""
-    faiss = import_faiss()
-    before = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = min(20, before)
-    try:
-        yield
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = before

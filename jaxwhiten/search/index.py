@@ -453,8 +453,7 @@ def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None,
 
     The size of every file and, except in memory-mapped files of more than 64 MB, its checksum are compared with the
     header before a backend reads it, so that damage is reported instead of crashing. `jaxwhiten inspect --check` reads
-    all. This does not protect against an attacker who writes both header and files: load only folders from sources that
-    you trust, because FAISS does not claim that its reader is safe on hostile files.
+    all. This does not protect against an attacker who writes both header and files.
 
     >>> Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."]).save("idx")
     >>> load_index("idx").search("a dog", k=1)[0].text

@@ -11,14 +11,6 @@ from tests.sentences import generated
 from tests.tiny import SENTENCES
 
 TEXTS = SENTENCES[:3]
-ENGINES = ("jax", "openvino")
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request):
-    if request.param == "openvino":
-        pytest.importorskip("openvino")
-    return request.param
 
 
 @pytest.fixture

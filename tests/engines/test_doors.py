@@ -33,7 +33,6 @@ from jaxwhiten.models import load_model
 from tests.tiny import SENTENCES
 
 TEXTS = SENTENCES[:3]
-ENGINES = ("jax", "openvino")
 ROWS = np.random.default_rng(0).standard_normal((400, 32)).astype(np.float32)
 WHITENING = Whitening(8).fit(ROWS)
 SPECTRUM, UBINARY = SpectrumCode(bytes=6).fit(Moments().update(ROWS)), make_code("ubinary").fit(ROWS)
@@ -61,13 +60,6 @@ def pooled(shallow_model):
     """Vectors before the steps of `HEADS`, by pooling, from a model in memory, of which nothing is kept."""
     encoder = Encoder(load_model(shallow_model)[0], shallow_model)
     return encoder.encode(TEXTS, pooling=["mean", "first_last_avg"])
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request):
-    if request.param == "openvino":
-        pytest.importorskip("openvino")
-    return request.param
 
 
 @pytest.fixture
