@@ -87,7 +87,7 @@ def bfloat16():
 
 
 def pandas():
-    import pandas as pd
+    pd = pytest.importorskip("pandas")
 
     return pd.Series(list(ROWS))
 

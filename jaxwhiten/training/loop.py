@@ -130,7 +130,7 @@ def run_plan(
                     last = number == steps
                     scores = None
                     # Several processes agree on whether to stop.
-                    if jax.process_count() == 1 or number % max(options.log_every, 1) == 0:
+                    if jax.process_count() == 1 or number % options.log_every == 0:
                         stopped = set().union(*gather(sorted(seen)))
                     evaluating = evaluate is not None and (last or _due(number, options.evaluate_every))
                     saving = evaluating or last or stopped or _due(number, options.save_every)

@@ -173,7 +173,7 @@ def test_equal_cosines_have_no_correlation(run, tiny_model, tmp_path):
     assert "Spearman undefined: all cosines are equal, 6 pairs" in repr(found)
     encoder.save(tmp_path / "flat")
     rows = zip(texts, TEXTS[6:12], range(6), strict=True)
-    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\t{s}\n" for a, b, s in rows))
+    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{s}\n" for a, b, s in rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WhiteningWarning)
         done, told = (

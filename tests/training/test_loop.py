@@ -181,7 +181,7 @@ def test_the_first_step_that_is_not_finite_ends_the_run_before_anything_is_saved
     rate = float(schedule(toy.how(STEPS))(first - 1))
     kept = re.escape(f"last good checkpoint is {tmp_path}/checkpoints/{saved}.") if saved else "No checkpoint"
     with pytest.raises(NonFiniteError, match=rf"{said}.* at step {first}, with a learning rate of {rate:g}\. .*{kept}"):
-        run(tmp_path, loss_fn=loss_fn, evaluate=None, save_every=save_every, log_every=0)
+        run(tmp_path, loss_fn=loss_fn, evaluate=None, save_every=save_every, log_every=10 * STEPS)
     assert list(steps_of(tmp_path)) == list(range(1, first))
     assert all(np.isfinite(list(steps_of(tmp_path).values())))
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [str(saved)] * bool(saved)
