@@ -264,6 +264,21 @@ class Codes(Evaluation):
 
 
 @dataclasses.dataclass(slots=True)
+class FewRows(Evaluation):
+    """The settings of eval.few_rows."""
+
+    pooling: str = setting("auto", "the folder's own, or one of jaxwhiten.POOLINGS")
+    datasets: str = setting("mrpc,pydocs,snli,wikipedia-7000", "names of eval/searches.py, files or folders")
+    rows: str = setting("20,50,100,200,400,800,1600,0", "documents that codes and whitenings are fitted on; 0 for all")
+    bytes: str = setting("24,48,96", "of the codes")
+    gamma: str = setting("0.25,1", "γ of the whitenings; empty for none")
+    queries: int = setting(1000, "of those with gold, spread evenly; 0 for all")
+    held_out: int = setting(500, "documents whose loss in a code is measured; no fit but that on all has seen them")
+    cache: str = setting("", "folder of the embedding cache; empty for the default one")
+    out: str = setting("runs/few-rows", "folder for the results")
+
+
+@dataclasses.dataclass(slots=True)
 class Static(Scored):
     """The settings of eval.static."""
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from jaxwhiten.errors import Bounds, InputError, JaxwhitenError, check_name
 from jaxwhiten.types import Fields, Json
 
-SHRINKAGES = ("oas",)
+SHRINKAGE = "oas"  # of what the library fits, unless the caller says otherwise; a plain `Whitening` has none
+SHRINKAGES = (SHRINKAGE,)
 
 
 def bounded(

@@ -12,7 +12,15 @@ from eval.settings import combinations, label, symbols
 from jaxwhiten import io
 
 MARKDOWN = "results.md"
-_PLOTS = ("score_by_k", "spectrum", "similarity", "quality_by_memory", "quality_by_time", "quality_by_bytes")
+_PLOTS = (
+    "score_by_k",
+    "spectrum",
+    "similarity",
+    "quality_by_memory",
+    "quality_by_time",
+    "quality_by_bytes",
+    "share_by_rows",
+)
 Plots = Mapping[str, tuple[Callable[[Run, Path], Path | None], str]]  # file name -> function, caption
 
 

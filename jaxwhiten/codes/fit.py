@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from jaxwhiten.codes.spectrum import SpectrumCode
+from jaxwhiten.options import SHRINKAGE
 from jaxwhiten.space import Record, VectorSpace
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
@@ -32,21 +33,23 @@ def is_whitened_first(record: Record, tuned: bool | None = None) -> bool:
 def fit_whitening(moments: Moments, *, tuned: bool | None = None, **params: Any) -> tuple[Whitening, str]:
     """A whitening of raw vectors, and why it has its γ, for the user; empty if γ is among the parameters.
 
+    The covariance is shrunk, which matters where rows are few (docs/evidence/codes.md).
+
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
     >>> fit_whitening(Moments().update(rows), tuned=False)
-    (Whitening(), 'the encoder is not fine-tuned for similarity (as specified)')
+    (Whitening(shrinkage='oas'), 'the encoder is not fine-tuned for similarity (as specified)')
 
     Args:
       moments: Moments of the vectors, whose provenance records whether their encoder is fine-tuned.
       tuned: Overrides the record of the moments.
-      **params: Parameters of `Whitening`. The default γ is `choose_gamma`'s.
+      **params: Parameters of `Whitening`. The default γ is `choose_gamma`'s, that of shrinkage is `SHRINKAGE`.
     """
     why = ""
     if "gamma" not in params:
         choice = choose_gamma(moments, tuned)
         params["gamma"] = choice.gamma
         why = str(choice)
-    return Whitening.from_moments(moments, **params), why
+    return Whitening.from_moments(moments, **{"shrinkage": SHRINKAGE} | params), why
 
 
 def fit(

@@ -21,7 +21,7 @@ from jaxwhiten.types import AnyArray, Float32, Json, OnnxGraph, RowsLike, UInt8
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters
-from jaxwhiten.whitening.whitening import alike
+from jaxwhiten.whitening.whitening import alike, oas
 
 # of a group: half a byte
 _BITS = 4
@@ -38,12 +38,28 @@ class _State(NamedTuple):
     designs: dict[int, tuple[Design, Plan]]
 
 
-def _variances(axes: Whitening, least: int) -> np.ndarray:
-    """The variances along the axes on which the vectors vary, and along others up to `least`.
+def _expected(axes: Whitening) -> np.ndarray:
+    """The variances to expect of further vectors along the axes [d], from n vectors of the fit.
 
-    Few vectors vary along few axes, but other ones will vary along the rest: they get the least variance.
+    The covariance of n vectors has too much variance along its first axes and too little along its last: it is shrunk
+    towards the identity. Vectors that vary along less than half as many axes as n vectors can are taken to have no
+    others.
     """
-    variances: np.ndarray = axes.eigenvalues_[: axes.rank_]
+    n = axes.n_samples_seen_
+    rank = axes.rank_
+    used = len(axes.variances_) if 2 * rank >= n else rank
+    variances = np.zeros_like(axes.variances_)
+    if rank:
+        some = axes.variances_[:used]
+        shrinkage = oas(some, n)
+        variances[:used] = (1 - shrinkage) * some + shrinkage * some.mean()
+    return variances
+
+
+def _variances(axes: Whitening, least: int) -> np.ndarray:
+    """The positive variances along the axes, and the smallest of them along others up to `least`."""
+    variances = axes.variances_ if axes.shrinkage is None else _expected(axes)
+    variances = variances[variances > 0]
     more = max(0, least - len(variances)) if len(variances) else 0
     return np.concatenate([variances, np.repeat(variances[-1:], more)])
 
@@ -115,7 +131,7 @@ class SpectrumCode(Code):
         if whitened:
             axes = X
         else:
-            axes = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0)
+            axes = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0, shrinkage="oas")
         if isinstance(mean, Moments):
             check_origin("the axes", axes.origin, Known.of(mean.provenance), "use a mean of vectors of their encoder")
         if mean is not None:
@@ -136,7 +152,7 @@ class SpectrumCode(Code):
         return self._fitted_on(axes.n_samples_seen_, axes.n_features_in_, axes_record, origin)
 
     def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
-        axes = copy.copy(self._state.axes if more else Whitening(gamma=0))
+        axes = copy.copy(self._state.axes if more else Whitening(gamma=0, shrinkage="oas"))
         self._state = _State(axes.partial_fit(X), {})
 
     def _check_params(self, d: int) -> None:
@@ -160,11 +176,11 @@ class SpectrumCode(Code):
             variances = _variances(state.axes, groups)
             if not len(variances):
                 raise InputError(f"Cannot fit a code: {alike(state.axes.n_samples_seen_)}")
-            if groups > (rank := state.axes.rank_):
-                advice = f"Use more texts, or at most {counted(max(1, rank // 2), 'bytes')}."
+            if groups > (varying := len(_variances(state.axes, 0))):
+                advice = f"Use more texts, or at most {counted(max(1, varying // 2), 'bytes')}."
                 warn(
                     f"A code of {counted(self.bytes, 'bytes')} was fitted on vectors that vary along only"
-                    f" {counted(rank, 'axes')}. {advice}",
+                    f" {counted(varying, 'axes')}. {advice}",
                     WhiteningWarning,
                 )
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
@@ -226,7 +242,10 @@ class SpectrumCode(Code):
     def tensors(self) -> dict[str, np.ndarray]:
         layout = self._made(self._state)[0]
         lost = np.array([layout.lost], np.float64)
-        return {**self._state.axes.tensors(), "group": layout.group, "centroids": layout.centroids, "lost": lost}
+        axes = self._state.axes
+        shrinkage = np.array([axes.shrinkage_])
+        parts = {"shrinkage": shrinkage, "group": layout.group, "centroids": layout.centroids, "lost": lost}
+        return axes.tensors() | parts
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         group = tensors["group"]
@@ -240,7 +259,7 @@ class SpectrumCode(Code):
         same("kind of the points", str(centroids.dtype), "float32")
         width = int(np.bincount(group).max())
         same("shape of the points", centroids.shape, (groups, _POINTS, width))
-        axes = Whitening(gamma=0)
+        axes = Whitening(gamma=0, shrinkage="oas" if tensors["shrinkage"].item() else None)
         axes.restore(tensors, d)
         layout = Design(group, centroids, lost)
         self._state = _State(axes, {groups: (layout, _plan(axes, layout))})
@@ -248,17 +267,23 @@ class SpectrumCode(Code):
 
 def unit_length(whitening: Whitening) -> Whitening:
     """Mean, axes and variances of the vectors that a whitening gives, scaled to unit length, if they are normal."""
-    scales = whitening.scales_
     affine = whitening.affine
-    variances = whitening.eigenvalues_[: len(scales)] * scales**2
     assert affine.matrix is not None
     with hardware.one_blas_thread():
         mean = (whitening.mean_ - affine.shift) @ affine.matrix
-    size = float(variances.sum() + mean @ mean)
-    variances = np.where(np.arange(len(scales)) < whitening.rank_, variances, 0.0)
-    variances = np.minimum.accumulate(variances)  # they descend, but for rounding: with γ = 1 all are equal
+    scales = whitening.scales_
     k = len(scales)
+    variances = _expected(whitening)[:k] * scales**2
+    # Equal variances, as with γ = 1, keep their order whatever their rounding.
+    order = np.argsort(-np.round(np.log(np.maximum(variances, np.finfo(float).tiny)), 9), kind="stable")
+    size = float(variances.sum() + mean @ mean)
+    tensors = {
+        "n": np.array([whitening.n_samples_seen_]),
+        "mean": mean / np.sqrt(size),
+        "components": np.eye(k)[:, order],
+        "eigenvalues": np.minimum.accumulate(variances[order]) / size,
+        "noise": np.zeros(k),
+    }
     result = Whitening(gamma=0)
-    tensors = {"n": np.array([whitening.n_samples_seen_]), "mean": mean / np.sqrt(size), "noise": np.zeros(k)}
-    result.restore({**tensors, "components": np.eye(k), "eigenvalues": variances / size}, k)
+    result.restore(tensors, k)
     return result

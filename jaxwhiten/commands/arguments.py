@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from jaxwhiten import engines
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, unknown_name, warn
 from jaxwhiten.locks import LOCK
-from jaxwhiten.options import DEFAULTS, WHITENING, Rule, check_options
+from jaxwhiten.options import DEFAULTS, SHRINKAGE, WHITENING, Rule, check_options
 from jaxwhiten.types import Fields, Json
 
 if TYPE_CHECKING:
@@ -270,6 +270,10 @@ def listed(text: str) -> list[str]:
     return next(csv.reader([text]), [])
 
 
+# Defaults of a fit that are not those of `Whitening`.
+_FITTED = {"gamma": "0.25, or 1 for an encoder not fine-tuned for similarity", "shrinkage": SHRINKAGE}
+
+
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimension: bool = True) -> None:
     """Adds the parameters of a saved whitening, or of one to be fitted; -k only with `dimension`."""
     what = "dimensions to keep; default: " + ("all" if fitting else "from the file")
@@ -277,14 +281,10 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False, dimensi
         add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
         if knob.name != "n_components":
-            if not fitting:
-                default = "from the file"
-            elif knob.default is None:
-                default = "none"
+            if fitting:
+                default = _FITTED.get(knob.name) or f"{knob.default:g}"
             else:
-                default = f"{knob.default:g}"
-            if fitting and knob.name == "gamma":
-                default = "0.25, or 1 for an encoder not fine-tuned for similarity"
+                default = "from the file"
             flag = f"--{knob.name.replace('_', '-')}"
             add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=knob.bounds)
 

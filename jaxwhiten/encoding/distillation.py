@@ -208,7 +208,7 @@ def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np
 def _whitening(moments: Moments, k: int | None, tuned: bool | None = None, **params: Any) -> Whitening:
     with warnings.catch_warnings():  # a vocabulary is complete, not a sample of too few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        return fit_whitening(moments, tuned=tuned, n_components=k, **params)[0]
+        return fit_whitening(moments, tuned=tuned, n_components=k, **{"shrinkage": None} | params)[0]
 
 
 def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:

@@ -574,7 +574,8 @@ class Encoder:
     def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
 
-        γ is 0.25 for an encoder that is fine-tuned for similarity, else 1 (`jaxwhiten.whitening.choose_gamma`).
+        γ is 0.25 for an encoder that is fine-tuned for similarity, else 1 (`jaxwhiten.whitening.choose_gamma`), and the
+        covariance is shrunk.
 
         Args:
           rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.

@@ -20,7 +20,7 @@ from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
-from jaxwhiten.options import DEFAULTS, TrainingOptions
+from jaxwhiten.options import DEFAULTS, SHRINKAGE, TrainingOptions
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.terminal import counted, say
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
@@ -257,7 +257,7 @@ def fit_options(encoder: Encoder) -> str:
     else:
         options = f" -k {encoder.view.floats.dimension}"
     options += "" if code is None else f" --bytes {code.nbytes}"
-    usual: Json = {"beta": (DEFAULTS["beta"],), "shrinkage": (DEFAULTS["shrinkage"],)}
+    usual: Json = {"beta": (DEFAULTS["beta"],), "shrinkage": (SHRINKAGE,)}
     # without it, vectors may be coded unchanged
     if code is None:
         usual["gamma"] = (0.25, 1.0)
@@ -265,7 +265,7 @@ def fit_options(encoder: Encoder) -> str:
         usual["gamma"] = ()
     for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
         if (value := getattr(whitening, name)) not in usual[name]:
-            options += f" --{name} {value}"
+            options += f" --{name} {value or 0}"
     return options
 
 

@@ -324,14 +324,27 @@ def eigen(moments: Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         host = None
     with hardware.one_blas_thread(), jax.enable_x64(True):
         values, vectors = map(np.asarray, jnp.linalg.eigh(jax.device_put(sigma, host)))
+        values = np.where(values > len(values) * np.finfo(np.float64).eps * values[-1], values, 0.0)
+        values[: max(0, len(values) + 1 - moments.n)] = 0.0  # n rows vary along n − 1 axes
+        vectors = np.hstack([echelon(vectors[:, values == 0]), vectors[:, values > 0]])
         noise = noise @ np.square(vectors)
-    values = np.where(values < noise, 0.0, np.maximum(values, 0.0))
+    values = np.where(values < noise, 0.0, values)
     order = np.argsort(values, kind="stable")[::-1]
     values = values[order]
     vectors = vectors[:, order]
     noise = noise[order]
     largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(values))]
     return values, np.ascontiguousarray(vectors * np.where(largest < 0, -1.0, 1.0)), noise
+
+
+def echelon(basis: Float64[np.ndarray, "d m"]) -> Float64[np.ndarray, "d m"]:
+    """The orthonormal basis of the same space, up to signs, whose i-th vector has zeros in its first i entries.
+
+    >>> bool(np.allclose(np.abs(echelon(np.array([[0.6, 0.8], [-0.8, 0.6]]))), np.eye(2)))
+    True
+    """
+    rows: np.ndarray = np.linalg.qr(basis.T)[1]
+    return rows.T
 
 
 def oas(variances: Float64[np.ndarray, " d"], n: int) -> float:
