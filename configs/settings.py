@@ -268,7 +268,7 @@ class FewRows(Evaluation):
     """The settings of eval.few_rows."""
 
     pooling: str = setting("auto", "the folder's own, or one of jaxwhiten.POOLINGS")
-    datasets: str = setting("mrpc,pydocs,snli,wikipedia-7000", "names of eval/searches.py, files or folders")
+    dataset: str = setting("mrpc", "a name of eval/searches.py, a file or a folder")
     rows: str = setting("20,50,100,200,400,800,1600,0", "documents that codes and whitenings are fitted on; 0 for all")
     bytes: str = setting("24,48,96", "of the codes")
     gamma: str = setting("0.25,1", "γ of the whitenings; empty for none")

@@ -2,9 +2,9 @@
 
 `python -m eval.few_rows [--config configs/few_rows.py] [--config.key=value ...]`
 
-For each search and number of rows: the share of float32's first ten documents that a code finds, the share of the
-variance that it expects to lose and that documents outside the fit do lose; and the MRR@10 of whitened vectors. Writes
-`run.jsonl`, a table and a plot to the folder `out`.
+For each number of rows: the share of float32's first ten documents that a code finds, the share of the variance that it
+expects to lose and that documents outside the fit do lose; and the MRR@10 of whitened vectors. Writes `run.jsonl`,
+tables and a plot to the folder `out`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -24,10 +25,10 @@ from eval.driver import driven
 from eval.intervals import estimate
 from eval.plotting import COLOURS, new_figure
 from eval.report import Views
-from eval.report.table import SIGNIFICANT, Table, mark, number
+from eval.report.table import Table, number
 from eval.runs import Record, Run
 from eval.searches import load_search
-from eval.settings import NO_WHITENING, fractions, integers, words
+from eval.settings import NO_WHITENING, fractions, integers
 from jaxwhiten import Moments, Whitening, metrics, scoring
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
@@ -39,17 +40,18 @@ _FIGURES = ("bytes", "share", "distortion", "lost", "fit_seconds", "mrr_at_10", 
 
 
 def evaluator(config: FewRows) -> Iterator[Run]:
-    """The run after each search."""
+    """The run after each number of rows."""
     counts = integers("rows", config.rows)
     sizes = integers("bytes", config.bytes)
     gammas = fractions("gamma", config.gamma) if config.gamma else ()
     make_folder(Path(config.out))
+    data = load_search(config.dataset, config.data_dir or None)
     encoder = load_encoder(config, config.pooling).without_code()
-    store = EmbeddingStore(config.cache or None)
+    name = Path(data.name).name
     run = Run(
         common.make_header(
             "eval.few_rows",
-            f"Fits on few rows: {encoder.name}",
+            f"Fits on few rows of {name}: {encoder.name}",
             config,
             encoder,
             common.encoding(0.0, 0, note="not timed"),
@@ -62,25 +64,22 @@ def evaluator(config: FewRows) -> Iterator[Run]:
         )
     )
     yield run
-    for name in words("datasets", config.datasets):
-        data = load_search(name, config.data_dir or None)
-        _, asked, gold = measure.sample_queries(data, config.queries)
-        vectors = {
-            role: jaxwhiten.normalize(np.asarray(store.encode(encoder.view.in_role(role), list(texts))))
-            for role, texts in (("document", data.documents), ("query", asked))
-        }
-        documents, queries = vectors["document"], vectors["query"]
-        order = np.random.default_rng(config.seed).permutation(len(documents))
-        for count in counts:
-            if count < len(documents):
-                rows = documents[order[: count or None]]
-                unseen = documents[order[-config.held_out :]] if count else None
-                with Notes().collect("", ""):  # few rows are what is measured
-                    found = [*coded(rows, unseen, documents, queries, sizes, config)]
-                    found += whitened(rows, documents, queries, gold, gammas, config)
-                empty = NO_WHITENING | dict.fromkeys(_FIGURES) | {"dataset": Path(data.name).name}
-                run.rows.extend(Record(empty | row) for row in found)
-                say(f"{data.name}: fits on {len(rows):,} documents")
+    store = EmbeddingStore(config.cache or None)
+    _, asked, gold = measure.sample_queries(data, config.queries)
+    documents, queries = (
+        jaxwhiten.normalize(np.asarray(store.encode(encoder.view.in_role(role), list(texts))))
+        for role, texts in (("document", data.documents), ("query", asked))
+    )
+    order = np.random.default_rng(config.seed).permutation(len(documents))
+    for count in counts:
+        rows = documents[order[: count or None]]
+        unseen = documents[order[-config.held_out :]] if count else None
+        with Notes().collect("", ""):  # few rows are what is measured
+            found = [*coded(rows, unseen, documents, queries, sizes, config)]
+            found += whitened(rows, documents, queries, gold, gammas, config)
+        empty = NO_WHITENING | dict.fromkeys(_FIGURES) | {"dataset": name}
+        run.rows.extend(Record(empty | row) for row in found)
+        say(f"{name}: fits on {len(rows):,} documents")
         yield run
 
 
@@ -160,91 +159,91 @@ def of_many(moments: Moments) -> Moments:
     return Moments(moments.n * _MANY, moments.mean, moments.M2 * _MANY)
 
 
-def _cells(run: Run, of: str) -> dict[tuple[str, float], dict[int, tuple[Record, Record]]]:
-    """By data and bytes, or data and γ: for each number of rows the rows without and with shrinkage."""
-    cells: dict[tuple[str, float], dict[int, tuple[Record, Record]]] = {}
-    rows = [row for row in run.rows if row[of] is not None]
-    for without, shrunk in zip(rows[::2], rows[1::2], strict=True):
-        cells.setdefault((without.dataset, without[of]), {})[without.n_fit] = without, shrunk
-    return cells
+def _pairs(runs: Sequence[Run], of: str) -> dict[tuple[str, float], list[list[tuple[Record, Record]]]]:
+    """By encoder and bytes, or γ: for each number of rows, the rows of all runs without and with shrinkage."""
+    cells: dict[tuple[str, float], list[list[tuple[Record, Record]]]] = {}
+    for run in runs:
+        found: dict[float, list[tuple[Record, Record]]] = {}
+        rows = [row for row in run.rows if row[of] is not None]
+        for without, shrunk in zip(rows[::2], rows[1::2], strict=True):
+            found.setdefault(without[of], []).append((without, shrunk))
+        for setting, pairs in found.items():
+            cells.setdefault((_named(run), setting), []).append(pairs)
+    return {key: [list(pairs) for pairs in zip(*found, strict=False)] for key, found in cells.items()}
 
 
-def _table(run: Run, of: str, value: str, caption: str) -> Table | None:
-    """A line for each search and size, or γ, and a column for each number of rows."""
-    cells = _cells(run, of)
-    asked = integers("rows", run.header.arguments["rows"])
-    counts = sorted(filter(None, asked))
-    body = []
-    for (data, setting), by_rows in cells.items():
-        every = max(by_rows)
-        pairs = [by_rows.get(count) for count in counts] + [by_rows[every] if 0 in asked else None]
-        shown = (
-            " → ".join(number(100 * row[value], 1) for row in pair) + mark(pair[1].versus) if pair else ""
-            for pair in pairs
-        )
-        body.append([data, f"{setting:g}", *shown])
+def _named(run: Run) -> str:
+    return str(run.header.model).rpartition("/")[2]
+
+
+def _means(pairs: Sequence[tuple[Record, Record]], value: str) -> list[float]:
+    return [fmean(row[value] for row in side) for side in zip(*pairs, strict=True)]
+
+
+def _table(runs: Sequence[Run], of: str, value: str) -> Table | None:
+    """A line for each encoder and size, or γ, and a column for each number of rows: means over the runs."""
+    body = [
+        [name, f"{setting:g}", *(" → ".join(number(100 * mean, 1) for mean in _means(p, value)) for p in by_rows)]
+        for (name, setting), by_rows in _pairs(runs, of).items()
+    ]
     if not body:
         return None
-    heads = ["data", {"gamma": "γ"}.get(of, of), *(f"{count:,} rows" for count in counts), "all rows"]
-    caption += f" Without shrinkage → with it; {SIGNIFICANT}: the interval of the difference leaves out 0."
-    return Table(heads, body, 2, caption, groups=[line[0] for line in body], merged=True)
+    counts = integers("rows", runs[0].header.arguments["rows"])
+    heads = ["encoder", {"gamma": "γ"}.get(of, of), *(f"{count:,} rows" if count else "all" for count in counts)]
+    return Table(heads, body, 2, groups=[line[0] for line in body], merged=True)
 
 
-def _pair(value: str, without: Record, shrunk: Record) -> str:
-    return f"{number(100 * without[value], 1)} → {number(100 * shrunk[value], 1)}{mark(shrunk.versus)}".strip()
+def codes_table(*runs: Run) -> Table | None:
+    """The share of float32's first documents that codes find, × 100, without and with shrinkage."""
+    return _table(runs, "bytes", "share")
 
 
-def codes_table(run: Run) -> Table | None:
-    """The share of float32's first documents that codes find."""
-    return _table(run, "bytes", "share", f"Codes: share of float32's first {FIRST}, x 100.")
+def whitenings_table(*runs: Run) -> Table | None:
+    """The MRR × 100 of whitened vectors, without and with shrinkage."""
+    return _table(runs, "gamma", "mrr_at_10")
 
 
-def whitenings_table(run: Run) -> Table | None:
-    """The scores of whitened vectors."""
-    return _table(run, "gamma", "mrr_at_10", f"Whitened vectors: MRR@{FIRST} x 100.")
+def distortion_table(*runs: Run) -> Table | None:
+    """What a code expects to lose over what documents outside the fit lose: the range over runs and sizes."""
+    ratios: dict[tuple[str, int], list[list[float]]] = {}
+    for (name, _), by_rows in _pairs(runs, "bytes").items():
+        for pair in (pair for pairs in by_rows for pair in pairs if pair[0].lost is not None):
+            ratios.setdefault((name, pair[0].n_fit), []).append([row.distortion / row.lost for row in pair])
+    if not ratios:
+        return None
+    body = [
+        [name, f"{count:,}", *(f"{min(side):.2f}–{max(side):.2f}" for side in zip(*found, strict=True))]
+        for (name, count), found in sorted(ratios.items())
+    ]
+    return Table(["encoder", "rows", "without shrinkage", "with it"], body, 1, groups=[line[0] for line in body])
 
 
-def distortion_table(*runs: Run) -> Table:
-    """What a code expects to lose over what documents outside the fit lose: the range over data and sizes."""
-    body = []
-    for run in runs:
-        pairs = [pair for by_rows in _cells(run, "bytes").values() for pair in by_rows.values()]
-        for count in sorted({shrunk.n_fit for _, shrunk in pairs if shrunk.lost is not None}):
-            ratios = [[row.distortion / row.lost for row in pair] for pair in pairs if pair[0].n_fit == count]
-            ranges = (f"{min(side):.2f}–{max(side):.2f}" for side in zip(*ratios, strict=True))
-            body.append([run.header.model, f"{count:,}", *ranges])
-    return Table(["encoder", "rows", "without shrinkage", "with it"], body, 1, merged=True)
-
-
-def draw(run: Run, path: Path) -> Path | None:
-    """A panel for each size: the share found against the number of rows, dashed without shrinkage."""
-    cells = _cells(run, "bytes")
+def draw(*runs: Run, path: Path) -> Path | None:
+    """A panel for each encoder: the share found against the number of rows, a mean over its runs; dashed without."""
+    cells = _pairs(runs, "bytes")
     if not cells:
         return None
-    sizes = sorted({size for _, size in cells})
     names = list(dict.fromkeys(name for name, _ in cells))
-    with new_figure(path, 9.0, 3.4) as figure:
-        panels = np.atleast_1d(figure.subplots(1, len(sizes), sharey=True))
+    sizes = sorted({size for _, size in cells}, reverse=True)
+    with new_figure(path, 4.2 * len(names), 3.6) as figure:
+        panels = np.atleast_1d(figure.subplots(1, len(names), sharey=True))
         for (name, size), by_rows in cells.items():
-            panel = panels[sizes.index(size)]
-            for side, style in enumerate(("--", "-")):
-                panel.plot(
-                    list(by_rows),
-                    [pair[side].share for pair in by_rows.values()],
-                    style,
-                    lw=1.2 if style == "--" else 1.8,
-                    color=COLOURS[names.index(name)],
-                    label=name if style == "-" and size == sizes[0] else None,
-                )
-            panel.set(title=f"{size} bytes", xscale="log", xlabel="texts of the fit")
+            counts = [_means(pairs, "n_fit")[0] for pairs in by_rows]
+            shares = np.array([_means(pairs, "share") for pairs in by_rows])
+            colour = COLOURS[sizes.index(size)]
+            panel = panels[names.index(name)]
+            panel.plot(counts, shares[:, 0], "--", lw=1.2, color=colour)
+            panel.plot(counts, shares[:, 1], "-o", lw=1.8, ms=3, color=colour, label=f"{size} bytes")
+        for name, panel in zip(names, panels, strict=True):
+            panel.set(title=name, xscale="log", xlabel="texts that the code is fitted on")
         panels[0].set_ylabel(f"share of float32's first {FIRST}")
-        panels[0].legend(title="dashed: without shrinkage", fontsize=7, title_fontsize=7)
+        panels[0].legend(title="dashed: without shrinkage", fontsize=8, title_fontsize=8)
     return path
 
 
 TABLES = {"codes_table": codes_table, "whitenings_table": whitenings_table, "distortion_table": distortion_table}
 VIEWS = Views(
-    {"Codes": codes_table, "Whitenings": whitenings_table},
+    {"Codes": codes_table, "Whitenings": whitenings_table, "Expected and measured loss": distortion_table},
     {"share_by_rows.png": (draw, "Share of float32's first documents against rows of the fit")},
 )
 main = driven(evaluator, VIEWS)

@@ -21,7 +21,7 @@ _PLOTS = (
     "quality_by_bytes",
     "share_by_rows",
 )
-Plots = Mapping[str, tuple[Callable[[Run, Path], Path | None], str]]  # file name -> function, caption
+Plots = Mapping[str, tuple[Callable[..., Path | None], str]]  # file name -> function of `path`, caption
 
 
 def setting_columns(run: Run) -> dict[str, Cell]:
@@ -52,7 +52,7 @@ class Views:
         header = run.header
         folder = Path(folder)
         pictures = [
-            (path, caption) for name, (draw, caption) in self.plots.items() if (path := draw(run, folder / name))
+            (path, caption) for name, (draw, caption) in self.plots.items() if (path := draw(run, path=folder / name))
         ]
         texts = {section: text(run) for section, text in self.texts.items()}
         markdown = [f"# {header.title}", *(table.markdown() for view in self.tables.values() if (table := view(run)))]
