@@ -64,6 +64,11 @@ def _variances(axes: Whitening, least: int) -> np.ndarray:
     return np.concatenate([variances, np.repeat(variances[-1:], more)])
 
 
+def _spread(axes: Whitening, k: int) -> float:
+    """The root of the sum of the variances along the first k axes."""
+    return float(np.sqrt(_variances(axes, k)[:k].sum()))
+
+
 @functools.lru_cache(maxsize=32)
 def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Design:
     return design(np.array(shares), groups, bits, seed)
@@ -72,8 +77,7 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
 def _plan(axes: Whitening, made: Design) -> Plan:
     """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
     k, (groups, _, width) = len(made.group), made.centroids.shape
-    variance = float(_variances(axes, k)[:k].sum())
-    spread = float(np.sqrt(variance))
+    spread = _spread(axes, k)
     if not _SPREADS[0] <= spread <= _SPREADS[1]:
         raise InputError(
             f"The vectors are {spread:.0e} away from their mean; a code takes {_SPREADS[0]:.0e} to {_SPREADS[1]:.0e}."
@@ -83,7 +87,7 @@ def _plan(axes: Whitening, made: Design) -> Plan:
     columns[made.used] = np.argsort(made.group, kind="stable")
     constants = {"centroids": made.centroids * np.float32(spread), "columns": columns}
     affine = Affine(axes.mean_, axes.components_[:, :k])
-    length = float(np.sqrt(axes.mean_ @ axes.mean_ + variance * (1 - made.lost)))
+    length = float(np.sqrt(axes.mean_ @ axes.mean_ + spread**2 * (1 - made.lost)))
     return Plan(affine, constants, made.group // 2, made.group % 2 == 1, length)
 
 
@@ -243,9 +247,8 @@ class SpectrumCode(Code):
         layout = self._made(self._state)[0]
         lost = np.array([layout.lost], np.float64)
         axes = self._state.axes
-        shrinkage = np.array([axes.shrinkage_])
-        parts = {"shrinkage": shrinkage, "group": layout.group, "centroids": layout.centroids, "lost": lost}
-        return axes.tensors() | parts
+        parts = {"spread": np.array([_spread(axes, len(layout.group))]), "shrinkage": np.array([axes.shrinkage_])}
+        return axes.tensors() | parts | {"group": layout.group, "centroids": layout.centroids, "lost": lost}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
         group = tensors["group"]
@@ -261,6 +264,8 @@ class SpectrumCode(Code):
         same("shape of the points", centroids.shape, (groups, _POINTS, width))
         axes = Whitening(gamma=0, shrinkage="oas" if tensors["shrinkage"].item() else None)
         axes.restore(tensors, d)
+        spread = float(tensors["spread"].item())
+        within("spread", spread / _spread(axes, len(group)), 1 - 1e-6, 1 + 1e-6)
         layout = Design(group, centroids, lost)
         self._state = _State(axes, {groups: (layout, _plan(axes, layout))})
 

@@ -23,7 +23,7 @@ def vectors(encoder, corpus):
 
 
 def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vectors):
-    saved, expected = Whitening.load(whitening_file), Whitening(n_components=16).fit(vectors)
+    saved, expected = Whitening.load(whitening_file), Whitening(n_components=16, shrinkage="oas").fit(vectors)
     np.testing.assert_allclose(saved.transform(vectors), expected.transform(vectors), atol=1e-4)
     facts = saved.provenance
     assert (facts["n"], facts["corpus"]) == (600, "corpus.txt")

@@ -18,7 +18,7 @@ export function decode(code, bytes) {
   const [, points, width] = code.centroids.shape;
   const [d, axes] = code.components.shape;
   const group = Array.from(code.group.values, Number);
-  const scale = Math.sqrt(group.reduce((sum, _, axis) => sum + code.eigenvalues.values[axis], 0));
+  const scale = code.spread.values[0];
   const vector = Float64Array.from(code.mean.values);
   group.forEach((number, axis) => {
     const point = (bytes[number >> 1] >> (4 * (number & 1))) & 15;
