@@ -76,8 +76,9 @@ def words_of(line, folder, n=4):
 
 
 def contents(folder):
-    """The files of outputs; of Orbax's, which have times inside, their names."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    """The files of outputs; of Orbax's, which have times inside, their names. The cache may keep more."""
+    paths = (path for path in folder.rglob("*") if folder / "cache" not in path.parents)
+    files = sorted(path for path in paths if path.is_file() and path.name != ".lock")
     return {str(path): "training" in str(path) or hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

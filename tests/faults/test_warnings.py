@@ -15,13 +15,14 @@ from jaxwhiten.whitening import choose_gamma
 
 PACKAGE = Path(jaxwhiten.__file__).parent
 FEW = np.random.default_rng(0).normal(size=(9, 64)).astype(np.float32)
+ALONG_FEW = np.repeat(FEW, 4, axis=0)
 FLAT = np.random.default_rng(0).normal(size=(400, 64)) * 0.5 ** np.arange(64)
 
 DOORS = {
     "whitening of few rows": lambda model: Whitening().fit(FEW),
-    "code of few axes": lambda model: SpectrumCode(bytes=8).fit(FEW).encode(FEW),
+    "code of few axes": lambda model: SpectrumCode(bytes=8).fit(ALONG_FEW).encode(FEW),
     "gamma of an unknown encoder": lambda model: choose_gamma(Moments().update(FLAT)),
-    "index of few axes": lambda model: jaxwhiten.build_index(FEW, bytes=8),
+    "index of few axes": lambda model: jaxwhiten.build_index(ALONG_FEW, bytes=8),
     "model without pooling": Encoder.from_pretrained,
     "merged facts": lambda model: merged("a.npz", {"fingerprint": "a"}, {}),
 }

@@ -116,7 +116,7 @@ def test_a_search_is_scored_as_by_an_index(search):
     asked = search.with_gold()
     documents, queries = encoder.encode(search.documents), encoder.encode(asked.queries)
     moments = Moments().update(documents)
-    whitening = Whitening.from_moments(moments, gamma=0.5)
+    whitening = Whitening.from_moments(moments, gamma=0.5, shrinkage="oas")
     indexes = [
         build_index(documents, "jax"),
         build_index(documents, "jax", whitening=whitening.with_params(n_components=8)),
