@@ -56,7 +56,7 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     floats = Encoder.from_pretrained(plain)
     vectors = floats.encode(pairs.sentence1)
     sample = np.random.default_rng(0).normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
-    whitening = Whitening(gamma=0.5, n_components=20).fit(sample)
+    whitening = Whitening(gamma=0.5, n_components=20, shrinkage="oas").fit(sample)
     base = floats.with_whitening(whitening).with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "base")
     config.model, config.objective, config.learning_rate, config.accumulate = str(base), "cosent", 1e-2, 2
     config.data.columns, config.data.label, config.test = ("one", "two"), "score", ("sts_sample",)
