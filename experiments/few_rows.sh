@@ -5,7 +5,7 @@
 #
 # needs  the data folder
 # takes  1 h on two cores after experiments/codes.sh, whose vectors are kept
-# feeds  docs/evidence/codes.md, docs/evidence/gamma.md
+# feeds  docs/evidence/codes.md
 #
 # $ENCODERS and $TASKS are others, each a name, or NAME:MODEL and NAME:FILE; e5:FOLDER made the other runs.
 . "$(dirname "$0")/setup.sh" cpu,data,eval data
