@@ -126,7 +126,7 @@ def whitened(
     gammas: Sequence[float],
     config: FewRows,
 ) -> Iterator[dict]:
-    """A row for unchanged vectors, then for each γ, without and with shrinkage."""
+    """A row for each γ, without and with shrinkage."""
 
     def ranks(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return metrics.reciprocal_ranks(scoring.best(y @ x.T, FIRST), gold, FIRST)

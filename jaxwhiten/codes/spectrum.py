@@ -21,7 +21,7 @@ from jaxwhiten.types import AnyArray, Float32, Json, OnnxGraph, RowsLike, UInt8
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters
-from jaxwhiten.whitening.whitening import alike, oas
+from jaxwhiten.whitening.whitening import alike, oas, shrunk
 
 # of a group: half a byte
 _BITS = 4
@@ -51,8 +51,7 @@ def _expected(axes: Whitening) -> np.ndarray:
     variances = np.zeros_like(axes.variances_)
     if rank:
         some = axes.variances_[:used]
-        shrinkage = oas(some, n)
-        variances[:used] = (1 - shrinkage) * some + shrinkage * some.mean()
+        variances[:used] = shrunk(some, oas(some, n))
     return variances
 
 
