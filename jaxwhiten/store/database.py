@@ -1,0 +1,176 @@
+"""One SQLite file, whose changes are transactions, and whose errors are those of this library."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from jaxwhiten.errors import FormatError, InputError, OutputError
+from jaxwhiten.io import PathLike, identity
+
+T = TypeVar("T")
+_SECONDS = 600.0  # that a writer waits for another
+_VALUES = 900  # of a statement at a time; older builds of SQLite take 999
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+_ROLLED_BACK = "nothing was changed"
+
+
+class Database:
+    """A SQLite file, or a temporary one. Threads may share it: they take turns.
+
+    >>> database = Database(None, kind=1)
+    >>> database.change(lambda connection: connection.execute("CREATE TABLE words (word)"))  # doctest: +ELLIPSIS
+    <sqlite3.Cursor object at ...>
+    >>> database.rows("SELECT count(*) FROM words")
+    [(0,)]
+
+    Args:
+      path: The file; None makes a temporary one.
+      kind: The `application_id` by which files of this kind are known.
+      create: Whether a file that is missing or empty becomes such a file.
+      read_only: Whether changes are refused.
+
+    Raises:
+      FormatError: The file is missing, of another kind, or damaged.
+      OutputError: The file cannot be opened.
+    """
+
+    def __init__(self, path: PathLike | None, *, kind: int, create: bool = False, read_only: bool = False):
+        self.path = None if path is None else Path(os.path.realpath(path))
+        self.name = "the index in memory" if path is None else os.fspath(path)
+        self.read_only = read_only
+        self.lock = threading.RLock()
+        name = ""
+        if self.path is not None:
+            if not create and not self.path.is_file():
+                raise FormatError(f"{path}: no such file; expected an index.")
+            mode = "ro" if read_only else "rwc" if create else "rw"
+            name = f"file:{quote(os.fspath(self.path))}?mode={mode}"
+        with self.turning():
+            self._connection = sqlite3.connect(
+                name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+            )
+            weakref.finalize(self, self._connection.close)
+            if create or path is None:
+                self._connection.execute(f"PRAGMA application_id = {kind}")
+            elif self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
+                raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
+        self._identity = self._seen()
+
+    def _seen(self) -> tuple[int, ...]:
+        return () if self.path is None else identity(self.path)[3:]
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another file has taken the place of the one that is open."""
+        try:
+            return self._seen() != self._identity
+        except OSError:
+            return True
+
+    @contextlib.contextmanager
+    def turning(self) -> Iterator[None]:
+        """Turns errors of SQLite in the block into FormatError or OutputError, which name the file."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in _DAMAGED:
+                raise FormatError(f"{self.name}: cannot be read ({error}). It is damaged: rebuild it.") from error
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                reason = f"another writer has not ended within {_SECONDS:.0f} s"
+            elif code == sqlite3.SQLITE_FULL:
+                reason = "No space left on device"
+            else:
+                reason = str(error)
+            raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.") from error
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The rows that a statement selects."""
+        with self.lock, self.turning():
+            return self._connection.execute(statement, values).fetchall()
+
+    def rows_of(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        """The rows that a statement selects which ends with `IN`, for any number of values."""
+        return [row for some in _some(values) for row in self.rows(f"{statement} ({_places(some)})", some)]
+
+    def reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What `work` reads from one state of the file."""
+        return self._transaction("BEGIN", work)
+
+    def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Does what `work` does as a whole or, if it raises or is interrupted, not at all. Other writers wait.
+
+        Raises:
+          InputError: The file was opened to be read only.
+          OutputError: The disk is full, the file cannot be written to, or another writer does not end.
+        """
+        if self.read_only:
+            raise InputError(f"{self.name}: was loaded with read_only=True: load it without, to change it.")
+        return self._transaction("BEGIN IMMEDIATE", work)
+
+    def _transaction(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self.lock, self.turning():
+            connection = self._connection
+            try:
+                connection.rollback()  # what an interrupt has left
+                connection.execute(begin)
+                result = work(connection)
+                connection.commit()
+                return result
+            except BaseException:
+                connection.rollback()
+                raise
+
+    def copy_to(self, other: Database) -> None:
+        """Makes another database, which is empty, a copy of this one."""
+        with self.lock, other.lock, other.turning():
+            self._connection.backup(other._connection)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._connection.close()
+
+
+def delete(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
+    """Executes a statement that ends with `IN`, for any number of values."""
+    for some in _some(values):
+        connection.execute(f"{statement} ({_places(some)})", some)
+
+
+def _some(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (values[start : start + _VALUES] for start in range(0, len(values), _VALUES))
+
+
+def _places(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it, whatever it contains.
+
+    >>> quoted('the "best"')
+    '"the ""best"""'
+    """
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[None]:
+    """Keeps other processes from a SQLite file while the block puts another in its place."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(sqlite3.Error):  # there is none, or it is damaged
+            if path.is_file():
+                connection = sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)
+                held.callback(connection.close)
+                connection.execute("BEGIN EXCLUSIVE")  # which also ends what a killed writer has left
+        yield
+        Path(f"{path}-journal").unlink(missing_ok=True)
