@@ -156,8 +156,8 @@ def _places(values: Sequence[Any]) -> str:
 def quoted(name: str) -> str:
     """A name as SQL has it, whatever it contains.
 
-    >>> quoted('the "best"')
-    '"the ""best"""'
+    >>> quoted('6" pipe')
+    '"6"" pipe"'
     """
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
