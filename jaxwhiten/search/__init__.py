@@ -1,11 +1,12 @@
-"""Nearest-neighbor search: one interface over FAISS and JAX; index folders remember how they were made."""
+"""Nearest-neighbor search: one interface over FAISS and JAX; an index is a file that remembers how it was made."""
 
-from jaxwhiten.locks import locked
 from jaxwhiten.search.backend import BACKENDS
 from jaxwhiten.search.build import build_index
-from jaxwhiten.search.index import Hit, Index, load_index
+from jaxwhiten.search.documents import Document
+from jaxwhiten.search.index import Hit, Index
+from jaxwhiten.search.joined import JoinedIndex, load_index
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import add_text, rerank_hits, search_text
 
-__all__ = ["BACKENDS", "Hit", "Index", "add_text", "build_index", "load_index", "locked"]
+__all__ = ["BACKENDS", "Document", "Hit", "Index", "JoinedIndex", "add_text", "build_index", "load_index"]
 __all__ += ["paraphrase_mining", "paraphrase_mining_embeddings", "rerank_hits", "search_text", "semantic_search"]

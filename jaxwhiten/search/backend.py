@@ -9,10 +9,11 @@ import numpy as np
 
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.codes import CodedStore
-from jaxwhiten.search.header import Files, Header
+from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding, Rows
-from jaxwhiten.search.store import BackendOptions, FloatStore, Store
+from jaxwhiten.search.store import Arrays, BackendOptions, FloatStore, Store
 from jaxwhiten.types import Fields, UInt8
+from jaxwhiten.whitening.affine import Affine
 
 BACKENDS: dict[str, type[Backend]] = {}
 """Every backend by name: subclasses of `Backend` are added when the package imports their file."""
@@ -51,13 +52,12 @@ class Backend:
         return cls.floats.build(vectors, options, coding.prepare)
 
     @classmethod
-    def read(cls, files: Files, options: BackendOptions, header: Header) -> Store:
-        """Reads what its stores wrote; ValueError or KeyError if the files contradict the header."""
-        if header.codes is not None:
-            return cls.codes.read(files, options, header)
-        if cls.floats is None:
+    def read(cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: BackendOptions, header: Header) -> Store:
+        """The store of which these are the arrays and tensors; ValueError or KeyError if they contradict the header."""
+        kind = cls.floats if header.codes is None else cls.codes
+        if kind is None:
             raise ValueError(f"vectors without a code, which {cls.name} does not store")
-        return cls.floats.read(files, options, header)
+        return kind.read(arrays, prepare, tensors, options, header)
 
 
 def backend_with(name: str, options: Fields) -> tuple[type[Backend], BackendOptions]:

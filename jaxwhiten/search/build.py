@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,16 +17,18 @@ from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
-from jaxwhiten.search.header import About
-from jaxwhiten.search.ids import Ids
-from jaxwhiten.search.index import Index, rows_of, texts_of
+from jaxwhiten.search.documents import unique_ids
+from jaxwhiten.search.header import Header
+from jaxwhiten.search.index import Index, new_index, rows_of, texts_of
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
-from jaxwhiten.search.strings import Strings
 from jaxwhiten.space import EncodedArray, VectorSpace, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.types import Fields, IdsLike, Json, MetadataLike, RowsLike
 from jaxwhiten.whitening.affine import Affine
+
+if TYPE_CHECKING:
+    from jaxwhiten.views import Views
 
 _RULES = (
     Rule(
@@ -66,6 +69,8 @@ def build_index(
     rescore: str | None = None,
     tuned: bool | None = None,
     like: Index | None = None,
+    columns: Fields | None = None,
+    encoders: Views | None = None,
     **options: Any,
 ) -> Index:
     """Builds an index of the named backend.
@@ -90,16 +95,18 @@ def build_index(
       codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`, or a fitted code of these vectors. None
         stores float32.
       bytes: Bytes per document; without `codes` it implies `codes="spectrum"`.
-      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. In
-        a loaded index the copy is a memory map.
+      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. It
+        stays in the file.
       tuned: Whether the encoder is fine-tuned for similarity. If not, its vectors are whitened before they are coded.
         By default as recorded in `encoding`, or by vectors that know their encoder; of an unknown one it is assumed.
       like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
-        reads both as one; only `encoding`, `documents`, `ids` and `metadata` can be passed with it.
+        searches both as one; only `encoding`, `documents`, `ids` and `metadata` can be passed with it.
+      encoders: What encodes texts for the index, for searches by texts.
+      columns: Where the documents are from: `id`, the name of the column of their ids, and `keep`, those of metadata.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
-      The index, in memory; `save` writes it.
+      The index, in a temporary file; `save` gives it one.
 
     Raises:
       InputError: The ids, texts or options do not fit the vectors.
@@ -135,9 +142,9 @@ def build_index(
         vectors = check_vectors("document vectors", vectors)
     else:
         vectors = check_codes("codes", vectors)
-    documents = texts_of(documents, vectors)
+    texts = texts_of(documents, vectors)
     rows = rows_of(metadata, vectors)
-    table = Ids.of(ids, len(vectors))
+    own = None if ids is None else unique_ids(ids, len(vectors))
 
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
@@ -151,24 +158,41 @@ def build_index(
     store = kind.build(vectors, chosen, coding, None if stored is None else stored.view(np.uint8))
 
     # The description.
-    return Index(
+    header = Header(
         backend=kind.name,
         options=dataclasses.asdict(store.options),
         input_dimension=store.prepare.inputs,
         dimension=store.prepare.outputs,
+        normalize=store.prepare.unit_length,
         encoding=None if encoding is None else with_folder(encoding),
         whitening=inside,
         codes=coding.record,
         rescore=rescore,
+        id_type=id_type(own),
+        has_texts=texts is not None,
+        has_metadata=rows is not None,
+        columns=dict(columns or {}),
         notes=[*coding.notes, *store.notes],
         build_seconds=time.perf_counter() - start,
-        store=store,
-        table=table,
-        documents=None if documents is None else Strings([documents]),
-        metadata=None if rows is None else Strings([rows]),
+    )
+    return new_index(
+        header,
+        store,
+        vectors=vectors,
+        ids=own,
+        texts=texts,
+        metadata=rows,
         fitted=coding.fitted,
         rescoring=rescoring,
+        encoders=encoders,
     )
+
+
+def id_type(ids: Sequence[Any] | None) -> str | None:
+    """The type of documents' own ids."""
+    if ids is None:
+        return None
+    return "string" if isinstance(ids[0], str) else "integer"
 
 
 def _build_like(
@@ -184,20 +208,21 @@ def _build_like(
     like.check_documents(vectors, encoding)
     like.check_kept(documents=documents, metadata=metadata)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
-    documents = texts_of(documents, vectors)
+    texts = texts_of(documents, vectors)
     rows = rows_of(metadata, vectors)
-    table = Ids.of(ids, len(vectors))
+    own = None if ids is None else unique_ids(ids, len(vectors))
     store = BACKENDS[like.backend].build(vectors, copy.copy(like.store.options), like.store.coding, None)
-    fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(About)}
-    fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start}
-    return Index(
-        **fields,
-        store=store,
-        table=table,
-        documents=None if documents is None else Strings([documents]),
-        metadata=None if rows is None else Strings([rows]),
+    fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Header)}
+    fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": id_type(own)}
+    return new_index(
+        Header(**fields),
+        store,
+        vectors=vectors,
+        ids=own,
+        texts=texts,
+        metadata=rows,
         fitted=like.fitted,
-        rescoring=None if like.rescoring is None else like.rescoring.taken(np.arange(0)).plus(vectors),
+        rescoring=like.rescoring,
     )
 
 

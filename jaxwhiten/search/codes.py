@@ -1,20 +1,16 @@
-"""Documents stored as codes, and ordered by the cosines of the decoded vectors.
-
-The codes lie in one file, row by row, a memory map in a loaded index.
-"""
+"""Documents stored as codes, and ordered by the cosines of the decoded vectors."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import same, take
-from jaxwhiten.search.header import CODES, Files, Header
-from jaxwhiten.search.prepare import TRANSFORM, Coding, Rows, prepared, read_map
-from jaxwhiten.search.store import BackendOptions, Store
+from jaxwhiten.search.header import CODES, Header
+from jaxwhiten.search.prepare import Coding, Rows, prepared
+from jaxwhiten.search.store import Arrays, BackendOptions, Store
+from jaxwhiten.store import appended
 from jaxwhiten.types import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
@@ -42,12 +38,15 @@ class CodedStore(Store):
         return cls(options, coding.prepare, coding.quantiser, codes)
 
     @classmethod
-    def read(cls, files: Files, options: BackendOptions, header: Header) -> CodedStore:
-        """The reverse of `write` and `rows`; ValueError or KeyError if the files contradict the header."""
-        return cls(options, *read_codes(files, header)[:3])
+    def read(
+        cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: BackendOptions, header: Header
+    ) -> CodedStore:
+        """The reverse of `arrays` and `tensors`; ValueError or KeyError if they contradict the header."""
+        return cls(options, prepare, *read_codes(arrays, prepare, tensors, header))
 
-    def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
-        return {CODES: self.codes[first:]}
+    @property
+    def arrays(self) -> Arrays:
+        return {CODES: self.codes}
 
     @property
     def tensors(self) -> dict[str, np.ndarray]:
@@ -58,12 +57,15 @@ class CodedStore(Store):
     def coding(self) -> Coding:
         return Coding(self.prepare, self.quantiser)
 
-    def plus(self, vectors: np.ndarray) -> CodedStore:
-        codes = np.concatenate([self.codes, coded(vectors, self.prepare, self.quantiser)])
+    def stored(self, vectors: Rows) -> Arrays:
+        return {CODES: coded(vectors, self.prepare, self.quantiser)}
+
+    def extended(self, arrays: Arrays) -> CodedStore:
+        codes = appended(self.codes, arrays[CODES])
         return type(self)(self.options, self.prepare, self.quantiser, codes)
 
-    def taken(self, rows: np.ndarray) -> CodedStore:
-        return type(self)(self.options, self.prepare, self.quantiser, self.codes[rows])
+    def taken(self, positions: np.ndarray) -> CodedStore:
+        return type(self)(self.options, self.prepare, self.quantiser, self.codes[positions])
 
     def units(self, queries: np.ndarray, prepared: bool) -> Float32[np.ndarray, "q k"]:
         """Queries as the quantizer is asked, of unit length."""
@@ -100,17 +102,12 @@ def coded(vectors: Rows, prepare: Affine, quantiser: Quantiser) -> UInt8[np.ndar
 
 
 def read_codes(
-    files: Files, header: Header
-) -> tuple[Affine, Quantiser, UInt8[np.ndarray, "n bytes"], dict[str, np.ndarray]]:
-    """The map of raw vectors, the quantizer, the codes, as a memory map, and all arrays beside them.
-
-    ValueError or KeyError if they contradict the header.
-    """
+    arrays: Arrays, prepare: Affine, tensors: Arrays, header: Header
+) -> tuple[Quantiser, UInt8[np.ndarray, "n bytes"]]:
+    """The quantizer and the codes; ValueError or KeyError if they contradict the header."""
     assert header.codes is not None
     layout = header.codes
-    [codes] = take({"codes": files.array(CODES)}, "uint8", codes=(header.size, layout["bytes"]))
-    codes = np.asarray(codes)  # a subclass of arrays would cost time
-    prepare, tensors = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize, header.dimension)
+    [codes] = take(arrays, "uint8", **{CODES: (len(arrays[CODES]), layout["bytes"])})
     affine = Affine(*(tensors[name] for name in _ROTATION))
     quantiser = Quantiser(layout["name"], affine, tensors["centroids"], float(layout["length"]))
     sizes = (quantiser.nbytes, quantiser.width, affine.inputs, affine.outputs)
@@ -118,7 +115,7 @@ def read_codes(
     same("bytes and columns of the centroids", sizes, expected)
     if quantiser.bits not in (4, 8):
         raise ValueError(f"centroids of {quantiser.bits} bits")
-    return prepare, quantiser, codes, tensors
+    return quantiser, codes
 
 
 def first(

@@ -7,7 +7,6 @@ References:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,9 +21,10 @@ from jaxwhiten.runtime import hardware
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.codes import CodedStore, coded, first, read_codes
 from jaxwhiten.search.faiss_scans import FlatScan, ListScan
-from jaxwhiten.search.header import LISTS, Files, Header
+from jaxwhiten.search.header import CODES, LISTS, Header
 from jaxwhiten.search.prepare import Coding, Rows
-from jaxwhiten.search.store import BackendOptions, FloatStore
+from jaxwhiten.search.store import Arrays, BackendOptions, FloatStore
+from jaxwhiten.store import appended
 from jaxwhiten.types import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
 
@@ -85,13 +85,13 @@ class FaissCodes(CodedStore):
         super().__init__(options, prepare, quantiser, codes)
         self.scan = scan or FlatScan(quantiser, codes)
 
-    def plus(self, vectors: np.ndarray) -> FaissCodes:
-        codes = np.concatenate([self.codes, coded(vectors, self.prepare, self.quantiser)])
-        return type(self)(self.options, self.prepare, self.quantiser, codes, self.scan.plus(codes))
+    def extended(self, arrays: Arrays) -> FaissCodes:
+        codes = appended(self.codes, arrays[CODES])
+        return type(self)(self.options, self.prepare, self.quantiser, codes, self.scan.extended(codes, arrays))
 
-    def taken(self, rows: np.ndarray) -> FaissCodes:
-        codes = self.codes[rows]
-        return type(self)(self.options, self.prepare, self.quantiser, codes, self.scan.taken(codes, rows))
+    def taken(self, positions: np.ndarray) -> FaissCodes:
+        codes = self.codes[positions]
+        return type(self)(self.options, self.prepare, self.quantiser, codes, self.scan.taken(codes, positions))
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
@@ -178,17 +178,22 @@ class ListCodes(FaissCodes):
         return store
 
     @classmethod
-    def read(cls, files: Files, options: IvfOptions, header: Header) -> ListCodes:
+    def read(cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: IvfOptions, header: Header) -> ListCodes:
         within("nlist and nprobe", (options.nlist, options.nprobe), 1)  # 0 is chosen when an index is built
-        prepare, quantiser, codes, tensors = read_codes(files, header)
+        quantiser, codes = read_codes(arrays, prepare, tensors, header)
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
-        [numbers] = take({"lists": files.array(LISTS)}, "int32", lists=(len(codes),))
+        [numbers] = take(arrays, "int32", **{LISTS: (len(codes),)})
         within("lists of documents", numbers, 0, options.nlist - 1)
         scan = ListScan(quantiser, codes, options, centers, numbers)
         return cls(options, prepare, quantiser, codes, scan)
 
-    def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
-        return {**super().rows(first), LISTS: self.scan.numbers[first:]}
+    @property
+    def arrays(self) -> Arrays:
+        return {**super().arrays, LISTS: self.scan.numbers}
+
+    def stored(self, vectors: Rows) -> Arrays:
+        arrays = super().stored(vectors)
+        return {**arrays, LISTS: self.scan.nearest(arrays[CODES])}
 
     @property
     def tensors(self) -> dict[str, np.ndarray]:

@@ -17,8 +17,10 @@ from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Quantiser
 from jaxwhiten.codes.code import import_faiss
 from jaxwhiten.runtime import hardware
+from jaxwhiten.search.header import LISTS
 from jaxwhiten.search.prepare import BLOCK_ROWS
-from jaxwhiten.search.store import BackendOptions
+from jaxwhiten.search.store import Arrays, BackendOptions
+from jaxwhiten.store import appended
 from jaxwhiten.types import FaissObject, Float32, Int, Int64, UInt8
 
 _LONG = 64  # bytes of a code
@@ -43,8 +45,8 @@ class FlatScan:
         index.add_sa_codes(np.ascontiguousarray(codes))
         return _fast(index) if self._quantiser.bits == 4 else index
 
-    def plus(self, codes: UInt8[np.ndarray, "n bytes"]) -> FlatScan:
-        """The scan of these codes, which begin with its own."""
+    def extended(self, codes: UInt8[np.ndarray, "n bytes"], arrays: Arrays) -> FlatScan:
+        """The scan of these codes, which begin with its own; `arrays` are kept of the others."""
         scan = copy.copy(self)
         scan._parts = scan._grown(codes)
         return scan
@@ -111,10 +113,10 @@ class ListScan(FlatScan):
         self.centers = centers
         self._lists = import_faiss().IndexFlatL2(centers.shape[1])
         self._lists.add(centers)
-        self.numbers = self._nearest(codes) if numbers is None else numbers
+        self.numbers = self.nearest(codes) if numbers is None else numbers
         super().__init__(quantiser, codes)
 
-    def _nearest(self, codes: np.ndarray) -> Int[np.ndarray, " n"]:
+    def nearest(self, codes: np.ndarray) -> Int[np.ndarray, " n"]:
         """The list of each code."""
         numbers = np.empty(len(codes), np.int32)
         with hardware.faiss_products():
@@ -140,9 +142,9 @@ class ListScan(FlatScan):
         index.ntotal = len(codes)
         return faiss.IndexIVFPQFastScan(index) if self._quantiser.bits == 4 else index
 
-    def plus(self, codes: np.ndarray) -> ListScan:
+    def extended(self, codes: np.ndarray, arrays: Arrays) -> ListScan:
         scan = copy.copy(self)
-        scan.numbers = np.concatenate([self.numbers, self._nearest(codes[len(self.numbers) :])])
+        scan.numbers = appended(self.numbers, arrays[LISTS])
         scan._parts = scan._grown(codes)
         return scan
 

@@ -1,16 +1,15 @@
-"""The index: built from vectors, searched, saved to a folder and loaded, with a record of how it was made.
+"""The index: built from vectors, searched, changed, saved to one file and loaded, with a record of how it was made.
 
-A saved index is a folder: `header.json`, the vectors or codes, and the texts if there are any. The
-header names each file with its size and SHA-256. It is replaced last, so that it always points to complete files. What
-is added to it later is in files of its own, and the numbers of removed rows are in one more.
+A saved index is a SQLite file: a header, the vectors or codes in pages with checksums, the copies to rescore by, and a
+table of the documents. A change is a transaction of it, whoever makes it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence, Sized
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -20,37 +19,31 @@ import numpy as np
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_fitted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning, warn
-from jaxwhiten.io import PathLike, writing
-from jaxwhiten.locks import SharedLock, locked
+from jaxwhiten.io import PathLike, atomic_path
+from jaxwhiten.options import Rule, check_options
 from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS
+from jaxwhiten.search.documents import Document, Documents, as_ids, as_json, unique_ids
 from jaxwhiten.search.encoders import Location
 from jaxwhiten.search.header import (
-    COPY,
-    DOCUMENTS,
-    ENDS,
     FITTED,
-    HEADER,
-    METADATA,
-    METADATA_ENDS,
-    REMOVED,
-    About,
-    Files,
+    KIND,
     Header,
-    Tail,
-    check_index_folder,
-    joined,
+    check_index_file,
+    create,
+    get_file,
+    open_database,
+    put_file,
     read_header,
-    replace_files,
 )
-from jaxwhiten.search.ids import Ids, unique_ids
-from jaxwhiten.search.prepare import Rows, check_vectors
+from jaxwhiten.search.prepare import TRANSFORM, Rows, check_vectors, read_map, write_map
 from jaxwhiten.search.rescore import WIDER, Rescoring
-from jaxwhiten.search.saved import Saved
-from jaxwhiten.search.store import Store
-from jaxwhiten.search.strings import Strings, as_json, write_lines
+from jaxwhiten.search.state import State, version_of
+from jaxwhiten.search.store import Arrays, Store
+from jaxwhiten.search.where import Where, rows_where
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
+from jaxwhiten.store import Database, replacing
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, MetadataLike, RowsLike, Shaped
@@ -60,8 +53,10 @@ from jaxwhiten.whitening.affine import Affine
 if TYPE_CHECKING:
     from jaxwhiten.views import Views
 
-
-_OF_ROWS = ("store", "table", "documents", "metadata", "rescoring")  # what an index keeps of each document
+_RULES = (
+    Rule(("ids",), "The index numbers its documents itself: omit `ids`.", beside=("numbered",)),
+    Rule(("documents",), "The documents of this index have their own IDs: pass `ids`.", without=("ids", "numbered")),
+)
 
 
 class Hit(NamedTuple):
@@ -85,27 +80,27 @@ class Hit(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Index(About):
+class Index(Header):
     """An index of document vectors, made by `build_index` or `load_index`. An id is never given to another document.
 
-    Threads may share it. Searches run in parallel; a change waits for searches and other changes. A change that raises
-    leaves the index unchanged.
+    It lives in its database: in a temporary one until it is saved, and then in its file, which every change changes. A
+    change that raises or is interrupted changes nothing. Threads may share an index, and processes its file: searches
+    run in parallel, changes wait for each other, and every search sees the changes of all.
 
     >>> index = build_index(np.eye(4, dtype=np.float32), ids=["a", "b", "c", "d"])
     >>> index.remove(["a"])
+    1
     >>> index.ids.tolist()
     ['b', 'c', 'd']
     """
 
-    store: Store  # holds the vectors
-    table: Ids  # maps rows to ids
-    documents: Strings | None = None  # the texts by row
-    metadata: Strings | None = None  # an object of JSON for each row
+    database: Database
+    state: State  # of the database when it was last asked
     fitted: Whitening | Code | None = None  # on the vectors, for their code
-    rescoring: Rescoring | None = None  # the copy by which candidates are scored again
+    rescoring: Rescoring | None = None  # how copies are made and compared by which candidates are scored again
     location: Location | None = None  # from which it was loaded
-    _threads: SharedLock = field(default_factory=SharedLock, init=False)
-    _saved: dict[Path, Saved] = field(default_factory=dict, init=False)  # what each folder holds of it
+    encoders: Views | None = None  # what encodes texts for it, if it is not to be loaded
+    _written: State | None = field(default=None, init=False)  # by the last change, which an interrupt may have hidden
     _fitting: dict[str, tuple[Origin, int]] = field(default_factory=dict, init=False)  # what was last checked, by role
 
     def __reduce__(self) -> Any:
@@ -114,6 +109,24 @@ class Index(About):
     def __repr__(self) -> str:
         return f"Index({counted(self.size, 'documents')}, {self.stored}, {self.nbytes / 1e6:.1f} MB)"
 
+    def __len__(self) -> int:
+        return self.size
+
+    def __contains__(self, id: object) -> bool:
+        return bool(self._rows_of([id]))
+
+    def __getitem__(self, id: int | str) -> Document:
+        """The document of an id; KeyError if it is not in the index."""
+        if rows := self._rows_of([id]):
+            return self.documents.fetch([*rows.values()])[rows[id]]
+        raise KeyError(id)
+
+    def __iter__(self) -> Iterator[Document]:
+        """The documents, in the order in which they came."""
+        if self.lists_documents:
+            return self.documents.all()
+        return map(Document, self.ids.tolist())
+
     @functools.cached_property
     def views(self) -> Views | None:
         """The views of texts for this index; None if it was built of vectors.
@@ -121,15 +134,25 @@ class Index(About):
         A loaded index reads the model that it records when they are first used.
         """
         if self.location is None:
-            return None
+            return self.encoders
         views = self.location.views(self.encoding)
         self.check_encoding(views.queries.space)
         return views
 
     @property
+    def documents(self) -> Documents:
+        """The table of documents."""
+        return Documents(self.database, self)
+
+    @property
+    def store(self) -> Store:
+        """What it holds of vectors in memory."""
+        return self.state.store
+
+    @property
     def size(self) -> int:
         """The number of documents."""
-        return self.store.size
+        return self._current().size
 
     @property
     def stored(self) -> str:
@@ -139,25 +162,66 @@ class Index(About):
 
     @property
     def ids(self) -> Shaped[np.ndarray, " n"]:
-        """The id of each stored row: int64, or strings as objects."""
-        return self.table.array
-
-    def text_of(self, id: int | str) -> str | None:
-        """The text of a document; None if the index keeps no texts. InputError if it does not have the id."""
-        if self.documents is None:
-            return None
-        return self.documents[int(self.table.rows([id])[0])]
-
-    def metadata_of(self, id: int | str) -> Json | None:
-        """The metadata of a document; None if the index keeps none. InputError if it does not have the id."""
-        if self.metadata is None:
-            return None
-        return dict(self.metadata[int(self.table.rows([id])[0])])
+        """The ids of all documents, in the order in which they came: int64, or strings as objects."""
+        if self.id_type is None:
+            return self._current().living
+        return np.array(self.documents.every_id(), np.int64 if self.id_type == "integer" else object)
 
     @property
     def prepare(self) -> Affine:
         """The map applied to a raw vector before it is stored or searched for."""
         return self.store.prepare
+
+    @property
+    def path(self) -> Path | None:
+        """The file that it lives in, or None."""
+        return self.database.path
+
+    def _rows_of(self, ids: Sequence[Any]) -> dict[Any, int]:
+        """The rows of ids, as far as they are there."""
+        return self._rows_in(self._current(), ids)
+
+    def _current(self) -> State:
+        """The state of the database now; MismatchError if another index has replaced the file."""
+        state = self.state
+        if version_of(self.database) == state.version and not self.database.replaced:
+            return state
+        with self.database.lock:
+            self.state = self.database.reading(self._refreshed)
+            return self.state
+
+    def _refreshed(self, connection: sqlite3.Connection) -> State:
+        """The state of the database, in a transaction."""
+        if self.database.replaced:
+            raise MismatchError(f"{self.database.name}: was replaced after the index was loaded: load it again.")
+        [[version]] = connection.execute("SELECT value FROM header WHERE name = 'version'")
+        for state in (self.state, self._written):
+            if state is not None and state.version == version:
+                return state
+        where = self.database.name
+        return self.state.refreshed(connection) or State.read(connection, self._make(connection, where), where)
+
+    def _make(self, connection: sqlite3.Connection, where: str) -> Any:
+        return _maker(connection, self, where)
+
+    def _change(self, work: Any) -> State:
+        """Brings the database to the state that `work` makes of its state, and the index after it."""
+
+        def changed(connection: sqlite3.Connection) -> State:
+            before = self._refreshed(connection)
+            after = work(connection, before)
+            if after is not before:
+                after = after.compact()
+                if self.path is not None:
+                    after = after.write(connection, before)
+                else:
+                    after.write_version(connection)
+            self._written = after
+            return after
+
+        with self.database.lock:
+            self.state = self.database.change(changed)
+            return self.state
 
     def add(
         self,
@@ -170,91 +234,143 @@ class Index(About):
         """Adds raw vectors [n, d], encoded like the others, with texts and metadata if the index keeps them.
 
         `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Those
-        of the index are for `update`. Fitted and trained parts do not change. `save` writes the changed index.
+        of the index are for `update` and `upsert`. Fitted and trained parts do not change.
 
         Raises:
           InputError: An id exists already, or an argument does not fit the index.
           MismatchError: What `Encoder.encode` returned is of another space than the documents.
         """
-        with self._threads.writing():
-            vectors, checked = self._check(vectors, documents, metadata)
-            grown = self._grown({name: getattr(self, name) for name in _OF_ROWS}, vectors, checked)
-            self._become(grown | {"table": self.table.plus(ids, len(vectors))})
+        check_options(_RULES, {"ids": ids, "numbered": self.id_type is None, "documents": True})
+        self._put(vectors, ids, documents, metadata, _check_new)
 
     def update(
-        self,
-        ids: IdsLike,
-        vectors: RowsLike,
-        *,
-        documents: Texts | None = None,
-        metadata: MetadataLike = None,
+        self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: MetadataLike = None
     ) -> None:
         """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`.
 
-        New ids are for `add`: an `InputError` names the first unknown one, and says how many there are.
+        New ids are for `add` and `upsert`: an `InputError` names the first unknown one, and says how many there are.
         """
-        with self._threads.writing():
-            vectors, checked = self._check(vectors, documents, metadata)
-            gone = self.table.rows(unique_ids(ids, len(vectors)))
-            keep = np.delete(np.arange(self.size), gone)
-            grown = self._grown(self._taken(keep), vectors, checked)
-            self._become(grown | {"table": self.table.taken(np.concatenate([keep, gone]))})
+        self._put(vectors, as_ids(ids), documents, metadata, _check_known)
 
-    def remove(self, ids: IdsLike) -> None:
-        """Removes the documents of a list of ids; the ids are not used again. At least one document must remain.
+    def upsert(
+        self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: MetadataLike = None
+    ) -> None:
+        """Adds documents, see `add`, and replaces those whose ids exist."""
+        check = _check_known if self.id_type is None else _check_nothing
+        self._put(vectors, as_ids(ids), documents, metadata, check)
 
-        Raises:
-          InputError: An id does not exist.
-        """
-        with self._threads.writing():
-            keep = np.delete(np.arange(self.size), self.table.rows(ids))
-            if not len(keep):
-                raise InputError("This would remove every document; an index holds at least one.")
-            if len(keep) < self.size:
-                self._become(self._taken(keep))
-
-    def _check(
-        self, vectors: RowsLike, documents: Texts | None, metadata: MetadataLike
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Vectors, and what the index keeps besides, by attribute."""
+    def _put(
+        self, vectors: RowsLike, ids: IdsLike, documents: Texts | None, metadata: MetadataLike, check: Any
+    ) -> None:
+        """Adds or replaces documents; `check` raises for the ids, and the rows of those that are there."""
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)
-        return vectors, {"documents": texts_of(documents, vectors), "metadata": rows_of(metadata, vectors)}
+        texts = texts_of(documents, vectors)
+        rows_of_metadata = rows_of(metadata, vectors)
+        own = None if ids is None else unique_ids(ids, len(vectors))
+        self._check_type(own)
+        arrays = self.store.stored(vectors)
+
+        def put(connection: sqlite3.Connection, state: State) -> State:
+            known = {} if own is None else self._rows_in(state, own)
+            check(own or (), known)
+            new = iter(range(state.next, state.next + len(vectors)))
+            rows = [*new] if own is None else [known[id] if id in known else next(new) for id in own]
+            self.documents.put(connection, rows, own, texts, rows_of_metadata)
+            if self.rescoring is not None:
+                self.rescoring.put(connection, np.array(rows), vectors)
+            return state.plus(arrays, np.array(rows))
+
+        self._change(put)
+
+    def _rows_in(self, state: State, ids: Sequence[Any]) -> dict[Any, int]:
+        """The rows of ids in a state that the database has."""
+        if self.id_type is not None:
+            return self.documents.rows_of(ids)
+        numbers = np.array([id for id in ids if isinstance(id, int)], np.int64)
+        rows = state.rows_at(state.positions(numbers))
+        return {row: row for row in rows.tolist()}
+
+    def _check_type(self, ids: Sequence[Any] | None) -> None:
+        """Raises InputError for ids that are numbers where those of the index are strings, or the reverse."""
+        kind = str if self.id_type == "string" else int
+        if ids and self.id_type is not None and type(ids[0]) is not kind:
+            expected = "strings" if kind is str else "integers"
+            raise InputError(f"The IDs of this index are {expected}, got {ids[0]!r:.80}.")
+
+    def remove(self, ids: IdsLike, *, strict: bool = False) -> int:
+        """Removes the documents of a list of ids, and returns how many there were. The ids are not used again.
+
+        At least one document must remain.
+
+        Raises:
+          InputError: An id does not exist, and `strict` is set; or no document would remain.
+        """
+        own = list(dict.fromkeys(as_ids(ids)))
+        count = 0
+
+        def removed(connection: sqlite3.Connection, state: State) -> State:
+            nonlocal count
+            known = self._rows_in(state, own)
+            if strict:
+                _check_known(own, known)
+            count = len(known)
+            rows = [*known.values()]
+            if count == state.size:
+                raise InputError("This would remove every document; an index holds at least one.")
+            self.documents.remove(connection, rows)
+            if self.rescoring is not None:
+                self.rescoring.remove(connection, rows)
+            return state.without(np.array(rows, np.int64))
+
+        self._change(removed)
+        return count
+
+    def check_ids(self, ids: IdsLike, n: int, *, replace: bool = False) -> None:
+        """Raises `InputError` unless n documents of these ids can be added or, with `replace`, updated."""
+        check_options(_RULES, {"ids": ids, "numbered": self.id_type is None and not replace, "documents": True})
+        if ids is not None:
+            own = unique_ids(ids, n)
+            self._check_type(own)
+            (_check_known if replace else _check_new)(own, self._rows_of(own))
 
     def check_kept(self, **given: object) -> None:
         """Raises `InputError` unless `documents` and `metadata` are given as the index keeps them."""
+        kept = {"documents": self.has_texts, "metadata": self.has_metadata}
         for name, value in given.items():
-            if value is None and getattr(self, name) is not None:
+            if value is None and kept[name]:
                 raise InputError(f"The index stores {name}: pass `{name}`.")
-            if value is not None and getattr(self, name) is None:
+            if value is not None and not kept[name]:
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
-    def _taken(self, rows: Int64[np.ndarray, " m"]) -> dict[str, Any]:
-        """What the index keeps of the given rows, which ascend, by attribute."""
-        kept = {name: part if (part := getattr(self, name)) is None else part.taken(rows) for name in _OF_ROWS}
-        return kept | {"_saved": {folder: saved.taken(rows) for folder, saved in self._saved.items()}}
-
-    def _grown(self, kept: Mapping[str, Any], vectors: np.ndarray, more: Mapping[str, Any]) -> dict[str, Any]:
-        """What the index keeps, and checked vectors, texts and metadata after it, by attribute."""
-        new = {"store": vectors, "rescoring": vectors, **more}
-        return {**kept, **{name: kept[name].plus(part) for name, part in new.items() if kept[name] is not None}}
-
-    def _become(self, kept: dict[str, Any]) -> None:
-        """Replaces what the index keeps in one step of the interpreter: an interrupt leaves all of it old, or new."""
-        vars(self).update(kept)
-
-    @overload
-    def search(self, queries: str, k: int = 10, *, among: IdsLike = None) -> list[Hit]: ...
     @overload
     def search(
-        self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: IdsLike = None
+        self, queries: str, k: int = 10, *, among: IdsLike = None, where: Where | None = None
+    ) -> list[Hit]: ...
+    @overload
+    def search(
+        self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: IdsLike = None, where: Where | None = None
     ) -> list[list[Hit]]: ...
     @overload
     def search(
-        self, queries: RowsLike, k: int = 10, *, prepared: bool = False, among: IdsLike = None
+        self,
+        queries: RowsLike,
+        k: int = 10,
+        *,
+        prepared: bool = False,
+        among: IdsLike = None,
+        where: Where | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]: ...
-    def search(self, queries: RowsLike, k: int = 10, *, prepared: bool = False, among: IdsLike = None) -> Any:
+    def search(
+        self,
+        queries: RowsLike,
+        k: int = 10,
+        *,
+        prepared: bool = False,
+        among: IdsLike = None,
+        where: Where | None = None,
+    ) -> Any:
         """The k best documents of each query.
 
         Args:
@@ -266,6 +382,9 @@ class Index(About):
             candidates are not rescored.
           among: The ids of the documents to search, in any order; None searches all. A set of fewer than k documents
             gives what there is; unknown ids are left out, with a warning.
+          where: A filter of the documents to search, by their `id`, `text` and the names of their metadata: an
+            expression of SQL, such as `"date >= '2024-01-01' AND lang = 'en'"`, or conditions that all hold, such as
+            `{"date": {"gte": "2024-01-01"}, "lang": ["en", "de"]}` with `eq`, `ne`, `gt`, `gte`, `lt`, `lte` and `in`.
 
         Returns:
           For a text, `Hit`s, best first; for several, a list of them each. For vectors, scores, best first, and ids:
@@ -273,55 +392,64 @@ class Index(About):
           place, the backend decides which are returned. If an approximate index finds fewer than k, the rest have
           score −inf and id −1, or None if ids are strings.
         """
-        if isinstance(queries, str) or (isinstance(queries, list | tuple) and not _are_rows(queries)):
-            return self._of_texts(queries, k, among)
-        with self._threads.reading():
-            scores, rows = self._search(queries, k, prepared, among)
-            return scores, self.table.at(rows)
+        if isinstance(queries, str) or (isinstance(queries, list | tuple) and not are_rows(queries)):
+            return self._of_texts(queries, k, among, where)
+        scores, rows = self._search(queries, k, prepared, among, where)
+        return scores, self.documents.ids(rows)
 
-    def _of_texts(self, queries: RowsLike, k: int, among: IdsLike) -> Any:
+    def _of_texts(self, queries: RowsLike, k: int, among: IdsLike, where: Where | None) -> Any:
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
         self.check_k(k)
         if self.views is None:
             raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        hits = self.hits(self.views.queries(texts), k, among) if texts else []
+        hits = self.hits(self.views.queries(texts), k, among, where) if texts else []
         if isinstance(queries, str):
             return hits[0]
         return hits
 
-    def hits(self, queries: RowsLike, k: int, among: IdsLike = None) -> list[list[Hit]]:
+    def hits(
+        self, queries: RowsLike, k: int, among: IdsLike = None, where: Where | None = None
+    ) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
-        with self._threads.reading():
-            scores, rows = self._search(queries, k, among=among)
-            ids = self.table.at(rows)
-            texts = self.documents
-            metadata = self.metadata
+        while True:
+            state = self._current()
+            scores, rows = self._search(queries, k, among=among, where=where)
+            documents = self.documents.fetch(np.unique(rows[rows >= 0]).tolist())
+            if self._current() is state:  # else a document may be gone
+                break
         return [
             [
-                Hit(id, score, None if texts is None else texts[row], None if metadata is None else metadata[row])
-                for id, score, row in zip(*columns, strict=True)
-                if row >= 0
+                Hit(document.id, score, document.text, document.metadata)
+                for score, row in zip(*columns, strict=True)
+                if (document := documents.get(row)) is not None
             ]
-            for columns in zip(ids.tolist(), scores.tolist(), rows.tolist(), strict=True)
+            for columns in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
 
     def _search(
-        self, queries: RowsLike, k: int, prepared: bool = False, among: IdsLike = None
+        self,
+        queries: RowsLike,
+        k: int,
+        prepared: bool = False,
+        among: IdsLike = None,
+        where: Where | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
-        k = min(int(k), self.size)
-        chosen = None if among is None else self._among(among)
+        state = self._current()
+        k = min(int(k), state.size)
+        chosen = self._chosen(state, among, where)
         self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
         if chosen is not None and not len(chosen):
             return np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
         if self.rescoring is None or prepared:
-            scores, rows = self.store.search(queries, k, prepared, chosen)
+            scores, positions = state.search(queries, k, prepared, chosen)
+            rows = state.rows_at(positions)
         else:
-            wide = min(self.size, WIDER * k)
-            scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False, chosen)[1], k)
+            candidates = state.rows_at(state.search(queries, min(state.size, WIDER * k), False, chosen)[1])
+            scores, rows = self.rescoring.best(self.database, queries, candidates, k)
         scores[rows < 0] = -np.inf
         ties = scores[:, 1:] == scores[:, :-1]
         if ties.any():
@@ -329,15 +457,29 @@ class Index(About):
             rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
         return scores, rows
 
-    def _among(self, ids: IdsLike) -> Int64[np.ndarray, " m"]:
-        """The rows of ids, ascending, without those of unknown ids, for which there is a warning."""
-        rows, absent = self.table.known(ids)
-        if absent:
-            of = f"{len(absent)} of the {len(absent) + len(rows)} IDs"
-            warn(f"`among`: {of} are not in the index, and are left out; the first is {absent[0]!r:.80}.")
-        elif not len(rows):
+    def _chosen(self, state: State, among: IdsLike, where: Where | None) -> Int64[np.ndarray, " m"] | None:
+        """The positions to search, ascending; None for all."""
+        if among is None and where is None:
+            return None
+        chosen = None
+        if among is not None:
+            chosen = state.positions(self._among(state, as_ids(among)))
+        if where is not None:
+            if not self.lists_documents:
+                raise InputError("`where`: the index keeps no texts, IDs or metadata to filter by: omit it.")
+            holds = state.positions(rows_where(self.database, where))
+            chosen = holds if chosen is None else np.intersect1d(chosen, holds)
+        return chosen
+
+    def _among(self, state: State, ids: list[Any]) -> Int64[np.ndarray, " m"]:
+        """The rows of ids; there is a warning for unknown ones."""
+        if not ids:
             raise InputError("`among` contains no IDs: omit it to search all documents.")
-        return np.unique(rows)
+        known = self._rows_in(state, ids)
+        if absent := [id for id in ids if id not in known]:
+            of = f"{len(absent)} of the {len(ids)} IDs"
+            warn(f"`among`: {of} are not in the index, and are left out; the first is {absent[0]!r:.80}.")
+        return np.array([*known.values()], np.int64)
 
     def check_encoding(self, encoding: VectorSpace | Fields, role: str = "query") -> None:
         """Raises `MismatchError` unless a `"query"`, or another `"document"`, encoded this way fits the documents.
@@ -372,159 +514,131 @@ class Index(About):
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes of vectors and rescoring copy when saved, without header, texts and fit."""
-        return self.store.nbytes + (0 if self.rescoring is None else self.rescoring.rows.nbytes)
+        """Size in bytes of vectors or codes and copies for rescoring, without texts and fit."""
+        copies = 0 if self.rescoring is None else self.size * self.rescoring.nbytes
+        return self.store.nbytes + copies
 
-    def is_in(self, path: str | os.PathLike[str]) -> bool:
-        """Whether a folder still holds the index that was loaded from it or saved there."""
-        folder = Path(path).resolve()
-        return folder in self._saved and read_header(folder).checksum == self._saved[folder].header.checksum
+    def save(self, path: PathLike) -> None:
+        """Writes the index to a file, and replaces the index there, if any, which stays whole until then.
 
-    def save(self, path: str | os.PathLike[str], *, compact: bool = False) -> None:
-        """Writes the index to a folder and replaces the index there, if any, which stays whole until then.
-
-        Saved to the folder that it was loaded from or saved to last, an index writes only what is new, and the numbers
-        of removed documents. Once a quarter has changed, or with `compact`, all is written.
+        From then on the index lives in this file, and changes change it; to the file that it lives in, nothing is
+        written.
 
         Raises:
-          OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
-          MismatchError: Another writer has changed the index in the folder since this one was loaded or saved there; or
-            the parts of this one are of different lengths.
+          OutputError: The file cannot be written, or the disk is full; an index already there is intact.
         """
-        folder = check_index_folder(path)
-        with writing(folder, OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder), self._threads.reading(), writing(folder, OSError):
-            self._check_whole()
-            saved = self._saved.get(folder.resolve())
-            tail = None
-            if saved is not None and not compact:
-                tail = saved.tail(folder, self.size)
-            fields = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
-            fields |= {"size": self.size, "normalize": self.prepare.unit_length}
-            if not isinstance(self.table.kept, range):
-                fields["next_id"] = self.table.next
-            checksum = None if saved is None else saved.header.checksum
-            header = replace_files(folder, fields, functools.partial(self._write_files, tail), checksum, tail)
-            if saved is None:
-                self._saved[folder.resolve()] = Saved.whole(header)
-            else:
-                self._saved[folder.resolve()] = saved.after(header, tail)
-
-    def _check_whole(self) -> None:
-        """Raises MismatchError unless there is of each document what the index keeps."""
-        for name in _OF_ROWS:
-            part = getattr(self, name)
-            if part is not None and len(part) != self.size:
-                raise MismatchError(
-                    f"The index has {self.size} vectors, but {len(part)} rows in its {name}; nothing was written. Build"
-                    " it again, or load it."
-                )
-
-    def _write_files(self, tail: Tail | None, folder: Path) -> None:
-        """Writes everything except the header to an empty folder, or what does not stay in the folder of the index."""
-        first = 0
-        if tail is None:
-            self.store.write(folder)
-            if self.rescoring is not None:
-                self.rescoring.write(folder)
-            if self.fitted is not None:
-                self.fitted.save(folder / FITTED)
-        else:
-            first = tail.first
-            if len(tail.removed):
-                np.save(folder / REMOVED, tail.removed)
-        if first == self.size:
+        file = check_index_file(path)
+        if file == self.path and not self.database.replaced:
             return
-        self.table.write(folder, first)
-        copy = {} if self.rescoring is None else {COPY: self.rescoring.rows[first:]}
-        for name, array in {**self.store.rows(first), **copy}.items():
-            np.save(folder / name, array)
-        lines = {DOCUMENTS: (self.documents, ENDS), METADATA: (self.metadata, METADATA_ENDS)}
-        for name, (strings, ends) in lines.items():
-            if strings is not None:
-                write_lines(folder / name, strings if first == 0 else strings[first:], folder / ends)
+        with self.database.lock:
+            state = self._current()
+            with replacing(file), atomic_path(file) as temporary:
+                new = Database(temporary, kind=KIND, create=True)
+                try:
+                    self.database.copy_to(new)
+                    if self.path is None:
+                        state = new.change(lambda connection: state.write(connection, None))
+                finally:
+                    new.close()
+            self._move(Database(path, kind=KIND), state)
+
+    def _move(self, database: Database, state: State) -> None:
+        vars(self).update(database=database, state=state, _written=None)
 
 
-def load_index(path: PathLike | Sequence[PathLike], *, model: str | None = None, engine: str | None = None) -> Index:
-    """Loads an index folder of any backend. The index also searches for texts, by the encoder that it records.
-
-    The encoder is loaded for the first text. Texts, string IDs and a copy for rescoring are read when they are needed.
-
-    The size of every file and, except in memory-mapped files of more than 64 MB, its checksum are compared with the
-    header before a backend reads it, so that damage is reported instead of crashing. `jaxwhiten inspect --check` reads
-    all. This does not protect against an attacker who writes both header and files.
-
-    >>> Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."]).save("idx")
-    >>> load_index("idx").search("a dog", k=1)[0].text
-    'A dog runs.'
-
-    Args:
-      path: The folder; or several folders of one code, or of the backend `jax` and one whitening, which become one
-        index of all their documents. Documents without IDs of their own are numbered anew, in this order.
-      model: The current location of the encoder, if it has moved.
-      engine: The engine of the encoder; for float32 vectors any, by default the recorded one or the fastest.
-
-    Raises:
-      FormatError: The folder is missing, damaged, of another kind or from a newer version.
-      MismatchError: Several folders cannot become one index.
-      MissingDependencyError: The backend's package or device is missing.
-    """
-    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(one) for one in path]
-    if not paths:
-        raise InputError("Expected at least one index folder, got none.")
-    headers = [read_header(folder) for folder in paths]
-    while True:
-        try:
-            index = _load(paths, headers)
-            index.location = Location(paths[0], model, engine)
-            return index
-        except (FormatError, OSError):
-            before = headers
-            headers = [read_header(folder) for folder in paths]
-            if [header.checksum for header in headers] == [header.checksum for header in before]:
-                raise
-
-
-def _load(folders: list[Path], headers: list[Header]) -> Index:
-    """The index of one or more headers; FormatError or OSError if a writer has replaced its files meanwhile."""
-    folder = folders[0]
-    header = headers[0] if len(headers) == 1 else joined(folders, headers)
-    if header.backend not in BACKENDS:
-        raise FormatError(
-            f"{folder}: a {header.backend!r} index, which this jaxwhiten does not support: upgrade it, or rebuild."
+def _check_new(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
+    """Raises InputError if one of the ids is there already."""
+    if (present := next((id for id in ids if id in known), None)) is not None:
+        raise InputError(
+            f"Document {present!r:.80} is already in the index: use `update` or `upsert` to replace it."
         )
-    kind = BACKENDS[header.backend]
-    options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Rebuild the index.")
-    files = Files.joined([Files.of(one, its) for one, its in zip(folders, headers, strict=True)])
-    fitted = load_fitted(files[FITTED], (Whitening, Code)) if FITTED in files else None
-    rescoring = None
-    kinds = (LookupError, ArithmeticError, OSError, EOFError, ValueError, TypeError, RuntimeError)
-    with turning(FormatError, f"{folder}: the index cannot be read ({REASON}). Rebuild it.", *kinds):
-        if header.rescore is not None:
-            rescoring = Rescoring.read(files, header)
-        documents = files.strings(DOCUMENTS, ENDS)
-        metadata = files.strings(METADATA, METADATA_ENDS, dict[str, Any])
-        table = Ids.read(files, header.size, header.next_id)
-        store = kind.read(files, options, header)
-    if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
-        raise FormatError(f"{folder}: the whitening inside the index differs from the one in its header.")
-    fields = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
-    index = Index(
-        **fields,
-        documents=documents,
-        metadata=metadata,
-        store=store,
-        table=table,
-        fitted=fitted,
-        rescoring=rescoring,
-    )
-    if len(headers) == 1:
-        index._saved[folder.resolve()] = Saved.whole(header, files.places)
+
+
+def _check_known(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
+    """Raises InputError if one of the ids is not there."""
+    absent = [id for id in ids if id not in known]
+    if absent:
+        more = f" ({len(absent)} of the {len(ids)} IDs are unknown)" if len(ids) > 1 else ""
+        raise InputError(f"No document {absent[0]!r:.80} in the index{more}.")
+
+
+def _check_nothing(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
+    """Both are well."""
+
+
+def new_index(
+    header: Header,
+    store: Store,
+    *,
+    vectors: Rows,
+    ids: Sequence[Any] | None,
+    texts: Sequence[str] | None,
+    metadata: Sequence[Json] | None,
+    fitted: Whitening | Code | None,
+    rescoring: Rescoring | None,
+    encoders: Views | None = None,
+) -> Index:
+    """An index in a temporary database, of a store of vectors and their documents."""
+    database = Database(None, kind=KIND)
+    state = State.of(store)
+    parts = {"database": database, "state": state, "fitted": fitted, "rescoring": rescoring, "encoders": encoders}
+    index = Index(**vars(header), **parts)
+
+    def fill(connection: sqlite3.Connection) -> None:
+        create(connection, header, Documents.table(header))
+        state.write_version(connection)
+        index.documents.put(connection, range(len(store)), ids, texts, metadata)
+        put_file(connection, TRANSFORM, lambda path: write_map(path, store.prepare, store.tensors))
+        if fitted is not None:
+            put_file(connection, FITTED, fitted.save)
+        if rescoring is not None:
+            rescoring.write(connection)
+            rescoring.put(connection, np.arange(len(store)), vectors)
+
+    database.change(fill)
     return index
 
 
-def _are_rows(items: Sequence[Any]) -> bool:
+def open_index_file(path: PathLike, *, model: str | None, engine: str | None, read_only: bool) -> Index:
+    """`load_index` of one file."""
+    database = open_database(path, read_only=read_only)
+    location = Location(path, model, engine)
+
+    def load(connection: sqlite3.Connection) -> Index:
+        where = database.name
+        header = read_header(connection, where)
+        if header.backend not in BACKENDS:
+            raise FormatError(f"{where}: a {header.backend!r} index, which this jaxwhiten does not support: rebuild it.")
+        state = State.read(connection, _maker(connection, header, where), where)
+        with turning(FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", LookupError, ValueError):
+            fitted = get_file(connection, FITTED, lambda file: file and load_fitted(file, (Whitening, Code)))
+            rescoring = None if header.rescore is None else Rescoring.read(connection, header)
+        if header.whitening is not None and state.store.prepare.hash() != header.whitening.get("hash"):
+            raise FormatError(f"{where}: the whitening inside the index differs from the one in its header.")
+        return Index(
+            **vars(header), database=database, state=state, fitted=fitted, rescoring=rescoring, location=location
+        )
+
+    return database.reading(load)
+
+
+def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:
+    """What makes the store of an index of its arrays."""
+    kind = BACKENDS[header.backend]
+    options = from_json(kind.Options, header.options, f"{where}: options", "Rebuild the index.")
+
+    def make(arrays: Arrays) -> Store:
+        prepare, tensors = get_file(
+            connection,
+            TRANSFORM,
+            lambda file: read_map(file, header.input_dimension, header.normalize, header.dimension),
+        )
+        return kind.read(arrays, prepare, tensors, options, header)
+
+    return make
+
+
+def are_rows(items: Sequence[Any]) -> bool:
     """Whether the items of a list are vectors."""
     first = items[0] if len(items) else ""
     listed = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], int | float)

@@ -11,7 +11,6 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.codes import CodedStore
 from jaxwhiten.search.header import VECTORS
-from jaxwhiten.search.store import FloatStore, Store
+from jaxwhiten.search.store import Arrays, FloatStore, Store
 from jaxwhiten.types import AnyArray, Int64
 from jaxwhiten.whitening.affine import Affine
 
@@ -63,8 +62,9 @@ class JaxFloats(FloatStore):
     def vectors(self) -> np.ndarray:  # type: ignore[override]
         return np.asarray(self._documents)[: self.size]
 
-    def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
-        return {VECTORS: np.asarray(self._documents[first : self.size])}
+    def extended(self, arrays: Arrays) -> JaxFloats:
+        vectors = np.concatenate([self.vectors, arrays[VECTORS]])
+        return type(self)(self.options, self.prepare, vectors)
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None

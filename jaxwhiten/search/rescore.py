@@ -1,19 +1,22 @@
 """Rescoring: the nearest candidates of a search in codes are scored again by a finer copy of their vectors.
 
-The copy is a memory-mapped file; a search reads only a few rows of it per query.
+The copy is in the database of the index; a search reads only a few rows of it per query.
 """
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.io import same, take
-from jaxwhiten.search.header import COPY, Files, Header
-from jaxwhiten.search.prepare import prepared, read_map, write_map
+from jaxwhiten.errors import FormatError, InputError, check_name
+from jaxwhiten.io import same
+from jaxwhiten.search.header import Header, get_file, put_file
+from jaxwhiten.search.prepare import Rows, prepared, read_map, write_map
+from jaxwhiten.store import Database, delete
 from jaxwhiten.types import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
@@ -29,31 +32,29 @@ class Rescoring:
     `prepare` maps a raw query before it is compared with the copy.
     """
 
-    def __init__(self, prepare: Affine, rows: Shaped[np.ndarray, "n k"], code: Code | None):
+    def __init__(self, prepare: Affine, code: Code | None):
         self.prepare = prepare
-        self.rows = rows
         self.code = code
 
     @classmethod
-    def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
-        """Makes the copy from raw vectors."""
+    def of(cls, copy: str, vectors: Rows, prepare: Affine) -> Rescoring:
+        """How raw vectors are copied."""
         code = None
         if copy == "int8":
             code = make_code("uint8")
             for _, x in prepared(vectors, prepare):
                 code.partial_fit(x)
-        result = cls(prepare, np.empty((0, prepare.outputs)), code)
-        result.rows = np.concatenate([result._kept(x) for _, x in prepared(vectors, prepare)])
-        return result
+        return cls(prepare, code)
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    @property
+    def nbytes(self) -> int:
+        """The bytes of a document."""
+        return self.prepare.outputs * (2 if self.code is None else 1)
 
-    def plus(self, vectors: np.ndarray) -> Rescoring:
-        return Rescoring(self.prepare, np.concatenate([self.rows, self._kept(self.prepare(vectors))]), self.code)
-
-    def taken(self, keep: np.ndarray) -> Rescoring:
-        return Rescoring(self.prepare, self.rows[keep], self.code)
+    def copies(self, vectors: Rows) -> Iterator[bytes]:
+        """The copies of raw vectors."""
+        for _, x in prepared(vectors, self.prepare):
+            yield from (row.tobytes() for row in self._kept(x))
 
     def _kept(self, x: np.ndarray) -> Shaped[np.ndarray, "n k"]:
         if self.code is not None:
@@ -66,36 +67,65 @@ class Rescoring:
         return x.astype(np.float16)
 
     def best(
-        self, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
+        self, database: Database, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """The k best candidates of each raw query; candidate −1 is missing, and ties go to the lower id."""
-        prepared = self.prepare(queries)
-        scores = np.empty((len(queries), k), np.float32)
-        ids = np.empty((len(queries), k), np.int64)
-        for row, (query, rows_of_query) in enumerate(zip(prepared, np.sort(candidates, axis=1), strict=True)):
-            rows = self.rows[np.maximum(rows_of_query, 0)]
-            vectors = rows.astype(np.float32) if self.code is None else self.code.decode(rows)
-            cosines = np.where(rows_of_query >= 0, vectors @ query, -np.inf)
-            order = np.argsort(-cosines, kind="stable")[:k]
-            scores[row], ids[row] = cosines[order], rows_of_query[order]
+        """The k best candidates, which are rows, of each raw query; ties go to the lower row.
+
+        −1 is missing, and so is a row whose document was removed meanwhile.
+        """
+        numbers = np.unique(candidates[candidates >= 0])
+        found = database.rows_of("SELECT row, data FROM copies WHERE row IN", numbers.tolist())
+        rows = np.array([row for row, _ in found] or [-1], np.int64)
+        order = np.argsort(rows)
+        rows = rows[order]
+        copies = self._array(b"".join(data for _, data in found), len(found))
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        ids = np.full((len(queries), k), -1, np.int64)
+        for number, (query, rows_of_query) in enumerate(zip(self.prepare(queries), candidates, strict=True)):
+            some = np.intersect1d(rows_of_query, rows[rows >= 0])
+            chosen = copies[order[np.searchsorted(rows, some)]] if len(some) else copies[:0]
+            vectors = chosen.astype(np.float32) if self.code is None else self.code.decode(chosen)
+            cosines = vectors @ query
+            best = np.argsort(-cosines, kind="stable")[:k]
+            scores[number, : len(best)] = cosines[best]
+            ids[number, : len(best)] = some[best]
         return scores, ids
 
-    def write(self, folder: Path) -> None:
-        """Writes what is needed to read the copy, which is saved as `COPY`."""
+    def _array(self, data: bytes, count: int) -> Shaped[np.ndarray, "n k"]:
+        """Copies as they are in the database; FormatError if they are not whole."""
+        if len(data) != count * self.nbytes:
+            raise FormatError("The copies for rescoring were damaged after they were written. Rebuild the index.")
+        return np.frombuffer(data, np.float16 if self.code is None else np.uint8).reshape(count, -1)
+
+    def put(self, connection: sqlite3.Connection, rows: Int64[np.ndarray, " n"], vectors: Rows) -> None:
+        """Writes the copies of the documents of rows."""
+        pairs = zip(rows.tolist(), self.copies(vectors), strict=True)
+        connection.executemany("INSERT OR REPLACE INTO copies VALUES (?, ?)", pairs)
+
+    @staticmethod
+    def remove(connection: sqlite3.Connection, rows: list[int]) -> None:
+        delete(connection, "DELETE FROM copies WHERE row IN", rows)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Writes what is needed to read the copies."""
         if self.code is not None:
-            self.code.save(folder / _CODE)
-        write_map(folder / _MAP, self.prepare)
+            put_file(connection, _CODE, self.code.save)
+        put_file(connection, _MAP, lambda path: write_map(path, self.prepare))
 
     @classmethod
-    def read(cls, files: Files, header: Header) -> Rescoring:
+    def read(cls, connection: sqlite3.Connection, header: Header) -> Rescoring:
         """The reverse of `write`; ValueError or KeyError if the files do not fit the header."""
-        unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
-        prepare, _ = read_map(files.get(_MAP), header.input_dimension, unit_length)
-        rows = files.array(COPY)
-        code = load_code(files[_CODE]) if header.rescore == "int8" else None
-        kind = "float16" if code is None else "uint8"
-        width = prepare.outputs if code is None else code.nbytes
         check_name("copy to rescore by", header.rescore, COPIES)
-        same("dimensions of the copy to rescore by", prepare.outputs, width)
-        take({"copy": rows}, kind, finite=False, copy=(header.size, width))
-        return cls(prepare, rows, code)
+        unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
+        prepare, _ = get_file(connection, _MAP, lambda path: read_map(path, header.input_dimension, unit_length))
+        if header.rescore == "float16":
+            return cls(prepare, None)
+        code = get_file(connection, _CODE, _code)
+        same("dimensions of the copy to rescore by", prepare.outputs, code.nbytes)
+        return cls(prepare, code)
+
+
+def _code(path: Path | None) -> Code:
+    if path is None:
+        raise KeyError(_CODE)
+    return load_code(path)

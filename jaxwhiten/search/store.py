@@ -1,29 +1,30 @@
-"""What an index stores of documents, and the search among them."""
+"""What an index keeps of documents in memory, and the search among them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxwhiten.io import take
-from jaxwhiten.search.header import VECTORS, Files, Header
-from jaxwhiten.search.prepare import TRANSFORM, Coding, Rows, prepared, read_map, write_map
-from jaxwhiten.types import Float, Float32, Int64, Shaped
+from jaxwhiten.search.header import VECTORS, Header
+from jaxwhiten.search.prepare import Coding, Rows, prepared
+from jaxwhiten.store import appended
+from jaxwhiten.types import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
 BackendOptions = Any  # the dataclass `Options` of the backend in question
-_NPY_HEADER = 128  # bytes of a `.npy` file before its values
+Arrays = Mapping[str, Shaped[np.ndarray, "n ..."]]
+"""What is kept of documents, by the name of the array in a file, with a row for each."""
 
 
 class Store(ABC):
     """Stored vectors and the search among them; a change gives a new store, and this one stays as it is.
 
-    It numbers rows and knows neither ids nor texts. `prepare` is applied to a raw vector before it is stored or
-    searched for.
+    It numbers documents by their positions and knows neither ids nor texts. `prepare` is applied to a raw vector before
+    it is stored or searched for.
     """
 
     notes: Sequence[str] = ()  # for the user: an option was lowered, a sample was taken
@@ -36,25 +37,21 @@ class Store(ABC):
     def __len__(self) -> int:
         return self.size
 
+    @property
     @abstractmethod
-    def rows(self, first: int = 0) -> Mapping[str, Shaped[np.ndarray, "n ..."]]:
-        """Arrays with a row for each document from `first` on, by the name of the file that each is saved in."""
+    def arrays(self) -> Arrays:
+        """What is kept of its documents."""
 
     @property
     def tensors(self) -> dict[str, np.ndarray]:
         """What else is needed to search, as named arrays."""
         return {}
 
-    def write(self, folder: Path) -> None:
-        """Writes its files into an empty folder, except those of `rows()`."""
-        write_map(folder / TRANSFORM, self.prepare, self.tensors)
-
     @property
     def nbytes(self) -> int:
-        """Size of its files in bytes."""
+        """Size in bytes of its arrays."""
         parts = () if self.prepare.matrix is None else self.prepare.parts
-        rows = self.size * sum(array.nbytes for array in self.rows(self.size - 1).values())
-        return _NPY_HEADER + rows + sum(array.nbytes for array in (*parts, *self.tensors.values()))
+        return sum(array.nbytes for array in (*self.arrays.values(), *parts, *self.tensors.values()))
 
     @property
     def coding(self) -> Coding:
@@ -62,12 +59,16 @@ class Store(ABC):
         return Coding(self.prepare)
 
     @abstractmethod
-    def plus(self, vectors: Float[np.ndarray, "n d"]) -> Store:
-        """With more raw, checked vectors after its own."""
+    def stored(self, vectors: Rows) -> Arrays:
+        """What would be kept of more raw, checked vectors."""
 
     @abstractmethod
-    def taken(self, rows: Int64[np.ndarray, " m"]) -> Store:
-        """With these rows alone, which ascend."""
+    def extended(self, arrays: Arrays) -> Store:
+        """With more documents, of which this is kept."""
+
+    @abstractmethod
+    def taken(self, positions: Int64[np.ndarray, " m"]) -> Store:
+        """With these documents alone, in ascending order."""
 
     @abstractmethod
     def search(
@@ -77,9 +78,9 @@ class Store(ABC):
         prepared: bool,
         among: Int64[np.ndarray, " m"] | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """Scores, best first, and rows; −1 for a missing result.
+        """Scores, best first, and positions; −1 for a missing result.
 
-        `among` are the rows to search, in ascending order; None searches all.
+        `among` are the positions to search, in ascending order; None searches all.
         """
 
 
@@ -96,21 +97,26 @@ class FloatStore(Store):
         return cls(options, prepare, _stored(vectors, prepare))
 
     @classmethod
-    def read(cls, files: Files, options: BackendOptions, header: Header) -> FloatStore:
-        """The reverse of `write` and `rows`; ValueError or KeyError if the files contradict the header."""
-        shape = header.size, header.dimension
-        [vectors] = take({"vectors": files.array(VECTORS)}, "float32", finite=False, vectors=shape)
-        prepare, _ = read_map(files.get(TRANSFORM), header.input_dimension, header.normalize, header.dimension)
-        return cls(options, prepare, np.ascontiguousarray(vectors))
+    def read(
+        cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: BackendOptions, header: Header
+    ) -> FloatStore:
+        """The reverse of `arrays`; ValueError or KeyError if they contradict the header."""
+        shape = len(arrays[VECTORS]), header.dimension
+        [vectors] = take(arrays, "float32", finite=False, **{VECTORS: shape})
+        return cls(options, prepare, vectors)
 
-    def rows(self, first: int = 0) -> Mapping[str, np.ndarray]:
-        return {VECTORS: self.vectors[first:]}
+    @property
+    def arrays(self) -> Arrays:
+        return {VECTORS: self.vectors}
 
-    def plus(self, vectors: np.ndarray) -> FloatStore:
-        return type(self)(self.options, self.prepare, np.concatenate([self.vectors, _stored(vectors, self.prepare)]))
+    def stored(self, vectors: Rows) -> Arrays:
+        return {VECTORS: _stored(vectors, self.prepare)}
 
-    def taken(self, rows: np.ndarray) -> FloatStore:
-        return type(self)(self.options, self.prepare, self.vectors[rows])
+    def extended(self, arrays: Arrays) -> FloatStore:
+        return type(self)(self.options, self.prepare, appended(self.vectors, arrays[VECTORS]))
+
+    def taken(self, positions: np.ndarray) -> FloatStore:
+        return type(self)(self.options, self.prepare, self.vectors[positions])
 
     def mapped(self, queries: np.ndarray, prepared: bool) -> Float32[np.ndarray, "q k"]:
         """Queries in the form of the stored vectors."""

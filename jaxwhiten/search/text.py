@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import MismatchError, check_counts
-from jaxwhiten.io import PathLike
-from jaxwhiten.locks import locked
 from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.encoders import Encodes
-from jaxwhiten.search.ids import Ids
-from jaxwhiten.search.index import Hit, Index, load_index
+from jaxwhiten.search.documents import unique_ids
+from jaxwhiten.search.index import Hit, Index
 from jaxwhiten.space import VectorSpace
 from jaxwhiten.text import Texts, as_texts, is_blank
 from jaxwhiten.types import Fields, Float, IdsLike, Json, MetadataLike
@@ -92,77 +90,6 @@ def without_blank(
     return nonblank, ids, metadata, len(texts) - len(nonblank)
 
 
-class Change(NamedTuple):
-    """Documents to add, to update, or to remove, which have no vectors."""
-
-    name: str  # "add", "update" or "remove"
-    ids: Sequence[Any] | None = None
-    texts: Sequence[str] = ()
-    vectors: np.ndarray | None = None
-    encoding: VectorSpace | Fields | None = None  # of the vectors
-    metadata: Sequence[Any] | None = None
-
-    def beyond(self, index: Index) -> Change:
-        """This change without the documents that an index has already, with the same ids, texts and metadata."""
-        if self.ids is None or self.vectors is None or index.documents is None or index.table.next is not None:
-            return self
-        metadata: Sequence[Any] = self.metadata or [None] * len(self.ids)
-        rows = enumerate(zip(self.ids, self.texts, metadata, strict=True))
-        new = [
-            number
-            for number, (id, *missing) in rows
-            if id not in index.table or [index.text_of(id), index.metadata_of(id)] != missing
-        ]
-        return self._replace(
-            ids=[self.ids[number] for number in new],
-            texts=[self.texts[number] for number in new],
-            vectors=self.vectors[new],
-            metadata=None if self.metadata is None else [self.metadata[number] for number in new],
-        )
-
-
-def change_folder(
-    folder: PathLike, change: Change, *, index: Index | None = None, repeated: bool = False
-) -> tuple[Index, int]:
-    """Changes the index of a folder as it is now, while other writers wait.
-
-    Another process may have replaced the index since the texts were encoded, so their encoding is checked here.
-
-    Args:
-      folder: The index.
-      change: What to do.
-      index: The index of the folder, if it is loaded; it is read again if the folder has changed since.
-      repeated: Whether documents to add may be there already, with their ids and texts, from an earlier request whose
-        answer did not arrive. They stay.
-
-    Returns:
-      The index, and the number of documents that were added, replaced or removed.
-
-    Raises:
-      InputError: An id or a text does not fit the index; nothing is changed.
-      MismatchError: The documents of the index are encoded in another way; nothing is changed.
-      OutputError: Another writer does not end, or the folder cannot be written to.
-    """
-    with locked(folder):
-        if index is None or not index.is_in(folder):
-            index = load_index(folder)
-        if change.vectors is not None:
-            index.check_encoding(change.encoding or {}, "document")
-        if change.name == "add" and repeated:
-            change = change.beyond(index)
-        before = index.size
-        if change.vectors is None:
-            index.remove(change.ids)
-        elif change.name == "update":
-            index.update(change.ids, change.vectors, documents=change.texts, metadata=change.metadata)
-        elif change.texts:
-            index.add(change.vectors, documents=change.texts, ids=change.ids, metadata=change.metadata)
-        count = len(change.texts) or before - index.size
-        if count:
-            index.save(folder)
-    return index, count
-
-
 def document_vectors(
     index: Index,
     encoder: Encodes,
@@ -176,7 +103,7 @@ def document_vectors(
 
     `encode` computes the vectors with a view, such as from a cache.
     """
-    _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
+    index.check_ids(ids, len(texts), replace=replace)
     view = view_for(index, encoder, "document")
     if encode:
         return encode(view, texts)
@@ -216,7 +143,7 @@ def index_of(
     code = encoder.documents.code
     if vectors is None:  # what can be wrong is found before the texts are encoded
         check_settings(backend, options, codes, rescore)[0].check_stores(coded=bool(codes or bytes or code))
-        Ids.of(ids, len(texts))
+        _ = None if ids is None else unique_ids(ids, len(texts))
     documents = encoder.documents.floats
     queries = encoder.queries
     encoding = documents.record()
@@ -224,7 +151,7 @@ def index_of(
         codes = code.in_space(encoding)
     if vectors is None:
         vectors = documents(texts)
-    index = build_index(
+    return build_index(
         vectors,
         backend,
         whitening=whitening,
@@ -237,10 +164,9 @@ def index_of(
         bytes=bytes,
         rescore=rescore,
         tuned=tuned,
+        encoders=Views(documents, queries),
         **options,
     )
-    index.views = Views(documents, queries)
-    return index
 
 
 def search_text(

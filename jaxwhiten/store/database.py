@@ -28,8 +28,8 @@ class Database:
     >>> database = Database(None, kind=1)
     >>> database.change(lambda connection: connection.execute("CREATE TABLE words (word)"))  # doctest: +ELLIPSIS
     <sqlite3.Cursor object at ...>
-    >>> database.rows("SELECT count(*) FROM words")
-    [(0,)]
+    >>> database.rows("SELECT count(*) FROM words")[0]["count(*)"]
+    0
 
     Args:
       path: The file; None makes a temporary one.
@@ -58,6 +58,7 @@ class Database:
                 name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True
             )
             weakref.finalize(self, self._connection.close)
+            self._connection.row_factory = sqlite3.Row
             if create or path is None:
                 self._connection.execute(f"PRAGMA application_id = {kind}")
             elif self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
@@ -92,14 +93,34 @@ class Database:
                 reason = str(error)
             raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.") from error
 
-    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """The rows that a statement selects."""
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        """The rows that a statement selects, whose values have names and places."""
         with self.lock, self.turning():
             return self._connection.execute(statement, values).fetchall()
 
-    def rows_of(self, statement: str, values: Sequence[Any]) -> list[Any]:
+    def rows_of(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
         """The rows that a statement selects which ends with `IN`, for any number of values."""
         return [row for some in _some(values) for row in self.rows(f"{statement} ({_places(some)})", some)]
+
+    def guarded(
+        self,
+        statement: str,
+        values: Sequence[Any],
+        allowed: Callable[..., int],
+        progress: tuple[Callable[[], bool], int],
+    ) -> list[sqlite3.Row]:
+        """`rows` of a statement by a user: an authorizer sees what it does, and a callback may end it.
+
+        sqlite3.Error for one that is refused, ended or wrong.
+        """
+        with self.lock:
+            try:
+                self._connection.set_authorizer(allowed)
+                self._connection.set_progress_handler(*progress)
+                return self._connection.execute(statement, values).fetchall()
+            finally:
+                self._connection.set_progress_handler(None, 0)
+                self._connection.set_authorizer(None)
 
     def reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` reads from one state of the file."""

@@ -1,0 +1,214 @@
+"""The table of documents: their IDs, texts and metadata, in the database of an index."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxwhiten.arrays import column_values
+from jaxwhiten.errors import InputError, check_counts
+from jaxwhiten.search.header import Header
+from jaxwhiten.store import Database, delete, quoted
+from jaxwhiten.types import IdsLike, Int64, Json, Shaped
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_RESERVED = {"row", "id", "text", "json", "rowid", "oid", "_rowid_"}
+_COLUMNS = 500  # of metadata at most; SQLite has up to 2,000
+_DEEPEST = 100  # nesting of metadata, far below what readers of JSON take
+_BLOCK = 1000  # documents that are read at a time
+
+
+class Document(NamedTuple):
+    """A document of an index, with its text and metadata if the index keeps them."""
+
+    id: int | str
+    text: str | None = None
+    metadata: Json | None = None
+
+
+class Documents:
+    """The documents of an index by the numbers of their rows, which are their ids if the index numbers them."""
+
+    def __init__(self, database: Database, header: Header) -> None:
+        self._database = database
+        self._header = header
+
+    @staticmethod
+    def table(header: Header) -> str:
+        """The statement that makes the table."""
+        kinds = {None: "id INTEGER GENERATED ALWAYS AS (row) VIRTUAL", "integer": "id INTEGER NOT NULL UNIQUE"}
+        columns = ["row INTEGER PRIMARY KEY", kinds.get(header.id_type, "id TEXT NOT NULL UNIQUE")]
+        if header.has_texts:
+            columns.append("text TEXT NOT NULL")
+        if header.has_metadata:
+            columns.append("json TEXT")
+        return f"CREATE TABLE documents ({', '.join(columns)})"
+
+    def put(
+        self,
+        connection: sqlite3.Connection,
+        rows: Sequence[int],
+        ids: Sequence[Any] | None,
+        texts: Sequence[str] | None,
+        metadata: Sequence[Json] | None,
+    ) -> None:
+        """Writes documents; those that had these rows are replaced."""
+        if not self._header.lists_documents:
+            return
+        columns: dict[str, Sequence[Any]] = {"row": rows}
+        if self._header.id_type is not None:
+            assert ids is not None
+            columns["id"] = ids
+        if texts is not None:
+            columns["text"] = texts
+        if metadata is not None:
+            columns |= _columns(metadata, self._names(connection, metadata))
+        names = ", ".join(map(quoted, columns))
+        places = ", ".join("?" * len(columns))
+        values = zip(*columns.values(), strict=True)
+        connection.executemany(f"INSERT OR REPLACE INTO documents ({names}) VALUES ({places})", values)
+
+    def _names(self, connection: sqlite3.Connection, metadata: Sequence[Json]) -> list[str]:
+        """The names of metadata that have columns; those that are new get one."""
+        taken = {name for _, name, *_ in connection.execute("PRAGMA table_xinfo(documents)")}
+        known = {name.lower() for name in taken} | _RESERVED
+        for name in dict.fromkeys(name for row in metadata for name in row):
+            if name and "\0" not in name and name.lower() not in known and len(taken) < _COLUMNS:
+                connection.execute(f"ALTER TABLE documents ADD COLUMN {quoted(name)}")
+                taken.add(name)
+                known.add(name.lower())
+        return sorted(taken - _RESERVED)
+
+    def remove(self, connection: sqlite3.Connection, rows: Sequence[int]) -> None:
+        """Removes the documents of rows."""
+        if self._header.lists_documents:
+            delete(connection, "DELETE FROM documents WHERE row IN", rows)
+
+    def fetch(self, rows: Sequence[int]) -> dict[int, Document]:
+        """The documents of rows, as far as they are there."""
+        if not self._header.lists_documents:
+            return {row: Document(row) for row in rows}
+        found = self._database.rows_of("SELECT * FROM documents WHERE row IN", rows)
+        return {row["row"]: self._document(row) for row in found}
+
+    def _document(self, row: sqlite3.Row) -> Document:
+        metadata = None
+        if self._header.has_metadata:
+            if row["json"] is None:
+                metadata = {name: row[name] for name in row.keys() if name not in _RESERVED}  # noqa: SIM118
+            else:
+                metadata = json.loads(row["json"])
+        return Document(row["id"], row["text"] if self._header.has_texts else None, metadata)
+
+    def all(self) -> Iterator[Document]:
+        """The documents in the order of their rows."""
+        last = -1
+        while block := self._database.rows(
+            "SELECT * FROM documents WHERE row > ? ORDER BY row LIMIT ?", [last, _BLOCK]
+        ):
+            yield from map(self._document, block)
+            last = block[-1]["row"]
+
+    def ids(self, rows: Int64[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+        """The ids of rows that are there: int64, or strings as objects. Row −1 has the id −1, or None of strings."""
+        if self._header.id_type is None:
+            return rows
+        wanted = np.unique(rows[rows >= 0]).tolist()
+        found = dict(map(tuple, self._database.rows_of("SELECT row, id FROM documents WHERE row IN", wanted)))
+        if self._header.id_type == "integer":
+            ids = np.full(rows.shape, -1, np.int64)
+        else:
+            ids = np.full(rows.shape, None, object)
+        for place, row in np.ndenumerate(rows):
+            if row in found:
+                ids[place] = found[row]
+        return ids
+
+    def every_id(self) -> list[Any]:
+        """The ids of all documents that have their own, in the order of their rows."""
+        return [id for (id,) in self._database.rows("SELECT id FROM documents ORDER BY row")]
+
+    def rows_of(self, ids: Sequence[Any]) -> dict[Any, int]:
+        """The rows of the documents' own ids, as far as they are there."""
+        kind = str if self._header.id_type == "string" else int
+        wanted = [id for id in ids if type(id) is kind]
+        return dict(map(tuple, self._database.rows_of("SELECT id, row FROM documents WHERE id IN", wanted)))
+
+
+def _columns(metadata: Sequence[Json], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Metadata as columns: of these names, and of JSON where the others do not say all."""
+    same = {*names}
+    plain = [row.keys() == same and all(map(_is_plain, row.values())) for row in metadata]
+    columns = {name: [_as_column(row.get(name)) for row in metadata] for name in names}
+    pairs = zip(metadata, plain, strict=True)
+    return {"json": [None if whole else json.dumps(row, ensure_ascii=False) for row, whole in pairs], **columns}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a column gives a value back as it is."""
+    return value is None or type(value) in (str, float) or (type(value) is int and value < 2**63)
+
+
+def _as_column(value: Any) -> Any:
+    """A value for filters."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    if type(value) is int and value >= 2**63:
+        return float(value)
+    return value
+
+
+def as_json(value: object, depth: int = 0) -> Any:
+    """A copy of a value that JSON has and that its readers read alike, with tuples as lists; ValueError for others.
+
+    >>> as_json({"page": (1, 2)})
+    {'page': [1, 2]}
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        value.encode()  # UnicodeEncodeError: a lone surrogate
+        return str(value)
+    if isinstance(value, int) and -(2**63) <= value < 2**64:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if depth == _DEEPEST:
+        raise ValueError(f"nested in more than {_DEEPEST} lists and objects")
+    if isinstance(value, list | tuple):
+        return [as_json(item, depth + 1) for item in value]
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {as_json(name): as_json(item, depth + 1) for name, item in value.items()}
+    raise ValueError(f"{value!r:.80} is not a value of JSON of at most 64 bits")
+
+
+def as_ids(ids: IdsLike) -> list[Any]:
+    """Ids as strings or as integers; InputError for other types, mixed types, or a single string."""
+    values = column_values(ids)
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InputError(f"ids={ids!r:.80}: expected a list of IDs.")
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    kind = str if values and isinstance(values[0], str) else int
+    for value in values:
+        if type(value) is not kind or value == "" or (kind is int and not 0 <= int(value) < 2**63):
+            raise InputError(f"Expected IDs that are all strings or all integers of at least 0, got {value!r:.80}.")
+        if isinstance(value, str) and _SURROGATE.search(value):
+            raise InputError(f"The ID {value!r:.80} has a lone surrogate, which no file can store: replace it.")
+    return values
+
+
+def unique_ids(ids: IdsLike, n: int) -> list[Any]:
+    """The ids of n documents; InputError if their number is wrong or an id is repeated."""
+    values = as_ids(ids)
+    check_counts("ids", len(values), "documents", n)
+    if len(set(values)) < n:
+        twice = Counter(values).most_common(1)[0][0]
+        raise InputError(f"The ID {twice!r:.80} occurs twice: each document needs its own ID.")
+    return values

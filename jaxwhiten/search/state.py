@@ -1,0 +1,234 @@
+"""What an index has in memory of one version of its database, and how the database gets and gives it."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from jaxwhiten.errors import REASON, FormatError, turning
+from jaxwhiten.io import same, within
+from jaxwhiten.search.header import ROWS
+from jaxwhiten.search.store import Arrays, Store
+from jaxwhiten.store import Database, Pages, appended
+from jaxwhiten.types import Bool, Float32, Int64
+
+_FEW = 256  # positions that may be dead before they are given up
+_MOST = 0.25  # of the positions
+_INVALID = (LookupError, ArithmeticError, ValueError, TypeError, RuntimeError)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The store of an index, and the document of each of its positions.
+
+    A change only appends: the positions of documents that were removed or replaced are dead, until they are a quarter
+    of all.
+    """
+
+    store: Store
+    alive: Bool[np.ndarray, " n"]
+    rows: Int64[np.ndarray, " n"] | None  # the document's row in the database by position; None if they are equal
+    next: int  # the row of the next new document
+    version: int = 0  # changes with every change
+    generation: int = 0  # changes when positions do
+    removed: int = 0  # entries of the table of removed positions
+
+    @classmethod
+    def of(cls, store: Store) -> State:
+        """That of a new index, whose rows are its positions."""
+        return cls(store, np.ones(len(store), bool), None, len(store), _number(), _number())
+
+    @cached_property
+    def size(self) -> int:
+        """The number of documents."""
+        return int(np.count_nonzero(self.alive))
+
+    def rows_at(self, positions: Int64[np.ndarray, "..."]) -> Int64[np.ndarray, "..."]:
+        """The rows at positions; −1 stays."""
+        if self.rows is None:
+            return positions
+        return np.where(positions < 0, -1, self.rows[positions])
+
+    @property
+    def living(self) -> Int64[np.ndarray, " size"]:
+        """The rows of all documents, in ascending order."""
+        return np.sort(self.rows_at(np.flatnonzero(self.alive)))
+
+    @cached_property
+    def _position(self) -> Int64[np.ndarray, " next"]:
+        """The position of each row, or −1."""
+        positions = np.flatnonzero(self.alive)
+        place = np.full(self.next, -1, np.int64)
+        place[self.rows_at(positions)] = positions
+        return place
+
+    def positions(self, rows: Int64[np.ndarray, " m"]) -> Int64[np.ndarray, " l"]:
+        """The positions of rows, as far as there are documents, in ascending order."""
+        rows = rows[(rows >= 0) & (rows < self.next)]
+        if self.rows is None:
+            return np.unique(rows[self.alive[rows]])
+        found = self._position[rows]
+        return np.unique(found[found >= 0])
+
+    def plus(self, arrays: Arrays, rows: Int64[np.ndarray, " m"]) -> State:
+        """With more documents, which have these rows; those that had them are replaced."""
+        before = self.without(rows)
+        start = len(self.alive)
+        end = start + len(rows)
+        ascends = self.rows is None and rows[0] == start and rows[-1] == end - 1 and self.next == start
+        if ascends:
+            numbers = None
+        else:
+            numbers = appended(np.arange(start) if self.rows is None else self.rows, rows)
+        alive = np.concatenate([before.alive, np.ones(len(rows), bool)])
+        store = self.store.extended(arrays)
+        return self._changed(store=store, alive=alive, rows=numbers, next=max(self.next, int(rows.max()) + 1))
+
+    def without(self, rows: Int64[np.ndarray, " m"]) -> State:
+        """Without the documents of rows."""
+        dead = self.positions(rows)
+        if not len(dead):
+            return self
+        alive = self.alive.copy()
+        alive[dead] = False
+        return self._changed(alive=alive)
+
+    def compact(self) -> State:
+        """Without dead positions, if they are many."""
+        if len(self.alive) - self.size <= max(_FEW, _MOST * len(self.alive)):
+            return self
+        positions = np.flatnonzero(self.alive)
+        return self._changed(
+            store=self.store.taken(positions),
+            alive=np.ones(len(positions), bool),
+            rows=self.rows_at(positions),
+            generation=_number(),
+            removed=0,
+        )
+
+    def _changed(self, **fields: object) -> State:
+        return dataclasses.replace(self, version=_number(), **fields)  # type: ignore[arg-type]
+
+    def search(
+        self, queries: Float32[np.ndarray, "q d"], k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+        """`Store.search` among positions that are alive."""
+        count = len(self.alive)
+        dead = count - self.size
+        if among is not None or not dead:
+            return self.store.search(queries, k, prepared, among)
+        wide = k + min(k, dead)
+        while True:
+            scores, positions = self.store.search(queries, wide, prepared)
+            useful = self.alive[positions]
+            useful &= positions >= 0
+            if wide >= k + dead or (useful.sum(axis=1) >= k).all():
+                break
+            wide = min(2 * wide, k + dead)
+        best = np.argsort(~useful, axis=1, kind="stable")[:, :k]
+        missing = ~np.take_along_axis(useful, best, axis=1)
+        scores = np.take_along_axis(scores, best, axis=1)
+        positions = np.take_along_axis(positions, best, axis=1)
+        scores[missing] = -np.inf
+        positions[missing] = -1
+        return scores, positions
+
+    def write_version(self, connection: sqlite3.Connection) -> None:
+        """Writes by what the state is known."""
+        record = {"version": self.version, "generation": self.generation, "next": self.next}
+        connection.executemany("INSERT OR REPLACE INTO header VALUES (?, ?)", record.items())
+
+    def write(self, connection: sqlite3.Connection, before: State | None) -> State:
+        """Writes what the database has not, if it has the state before; the state as it is written."""
+        self.write_version(connection)
+        if before is None or before.generation != self.generation:
+            connection.execute("DELETE FROM removed")
+            for name, array in self.store.arrays.items():
+                Pages(connection, name).write(array)
+            known = 0
+            dead = np.flatnonzero(~self.alive)
+        else:
+            known = len(before.alive)
+            for name, array in self.store.arrays.items():
+                if known < len(array):
+                    Pages(connection, name).append(array[known:])
+            dead = np.flatnonzero(before.alive & ~self.alive[:known])
+        if self.rows is not None:
+            rows = Pages(connection, ROWS)
+            if known and before is not None and before.rows is not None:
+                rows.append(self.rows[known:])
+            else:
+                rows.write(self.rows)
+        start = self.removed
+        values = enumerate(dead.tolist(), start + 1)
+        connection.executemany("INSERT INTO removed VALUES (?, ?)", values)
+        return dataclasses.replace(self, removed=start + len(dead))
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection, make: Callable[[Arrays], Store], where: str) -> State:
+        """The state of a database; FormatError if it contradicts itself."""
+        with turning(FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", *_INVALID):
+            facts = _facts(connection)
+            names = [name for (name,) in connection.execute("SELECT name FROM arrays")]
+            arrays = {name: Pages(connection, name).read() for name in names}
+            rows = arrays.pop(ROWS, None)
+            store = make(arrays)
+            if rows is not None:
+                same("rows of documents", rows.shape, (len(store),))
+                within("rows of documents", rows, 0, facts["next"] - 1)
+            dead = [position for (position,) in connection.execute("SELECT position FROM removed")]
+            within("removed positions", dead, 0, len(store) - 1)
+            alive = np.ones(len(store), bool)
+            alive[dead] = False
+            if not alive.any():
+                raise ValueError("no documents")
+            same("numbers of the next row", rows is not None or facts["next"] >= len(store), True)
+            return cls(store, alive, rows, **facts, removed=len(dead))
+
+    def refreshed(self, connection: sqlite3.Connection) -> State | None:
+        """The state after the changes of others; None if their positions are others."""
+        facts = _facts(connection)
+        if facts["generation"] != self.generation:
+            return None
+        known = len(self.alive)
+        names = self.store.arrays
+        count = len(Pages(connection, next(iter(names))))
+        if count > known:
+            store = self.store.extended({name: Pages(connection, name).read(known) for name in names})
+        else:
+            store = self.store
+        numbered = connection.execute("SELECT 1 FROM arrays WHERE name = ?", [ROWS]).fetchone()
+        if numbered is None:
+            rows = None
+        elif self.rows is None:
+            rows = Pages(connection, ROWS).read()
+        else:
+            rows = appended(self.rows, Pages(connection, ROWS).read(known))
+        alive = np.ones(count, bool)
+        alive[:known] = self.alive
+        dead = connection.execute("SELECT position FROM removed WHERE number > ?", [self.removed]).fetchall()
+        alive[[position for (position,) in dead]] = False
+        return State(store, alive, rows, **facts, removed=self.removed + len(dead))
+
+
+def version_of(database: Database) -> int:
+    """The version of the state in a database."""
+    [[version]] = database.rows("SELECT value FROM header WHERE name = 'version'")
+    return int(version)
+
+
+def _facts(connection: sqlite3.Connection) -> dict[str, int]:
+    names = ("version", "generation", "next")
+    facts = dict(map(tuple, connection.execute("SELECT name, value FROM header WHERE name <> 'index'")))
+    return {name: int(facts[name]) for name in names}
+
+
+def _number() -> int:
+    """A number that no other state has."""
+    return secrets.randbits(62)
