@@ -107,9 +107,10 @@ def _fill(args: argparse.Namespace, index: Index, metadata: list[Json] | None, p
     from jaxwhiten.export import databases
 
     small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
-    texts = list(index.documents or ())
+    documents = list(index)
     try:
-        rows = index.ids.tolist(), texts, small.encode_document
+        texts = [document.text or "" for document in documents]
+        rows = [document.id for document in documents], texts, small.encode_document
         return databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=metadata)
     except (JaxwhitenError, OSError, MemoryError):
         raise
@@ -133,13 +134,13 @@ def _database(args: argparse.Namespace) -> Report:
     from jaxwhiten.export import databases
     from jaxwhiten.search import load_index
 
-    index = load_index(args.index) if args.index else None
-    if index is not None and index.documents is None:
+    index = load_index(args.index, read_only=True) if args.index else None
+    if index is not None and not index.has_texts:
         raise InputError(f"{args.index}: stores no documents: build it with `jaxwhiten index`.")
     encoder = load_encoder(args)
     if args.whitening:
         encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
-    stored = None if index is None or index.metadata is None else list(index.metadata)
+    stored = None if index is None or not index.has_metadata else [document.metadata or {} for document in index]
     whether = stored is not None
     settings = databases.save_database(
         args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether

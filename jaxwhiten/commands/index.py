@@ -1,9 +1,8 @@
-"""`jaxwhiten index INPUT --output DIR`: encodes texts and builds a search index."""
+"""`jaxwhiten index INPUT --output FILE`: encodes texts and builds a search index."""
 
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -38,20 +37,13 @@ if TYPE_CHECKING:
 # Options that an existing index has already fixed.
 _OF_TEXTS = ("whitening", "whiten", "n_components", "gamma", "bytes", "codes", "max_length")
 _FIXED = (*_OF_TEXTS, "rescore", "option")
-_CHANGES = ("add", "update", "remove", "remove_file", "compact", "merge")
+_CHANGES = ("add", "remove", "remove_file")
 _ANEW = ("like", *_CHANGES)
 _RULES = (
-    Rule(
-        (*_FIXED, "ids", "metadata", "shard"),
-        "{beside} changes no setting of an index: omit {given}.",
-        beside=("compact", "merge"),
-    ),
-    Rule(("merge",), "--merge needs the folders of the indexes to merge.", without=("input",)),
-    Rule(("input",), "--compact rewrites the index {output}: omit {input[0]!r:.80}.", beside=("compact",)),
     Rule(("remove",), "--remove needs the IDs of the documents to remove.", without=("input",)),
     Rule(("metadata",), "--keep is for texts of a table: omit it.", beside=("remove", "remove_file", "parts")),
+    Rule(("strict",), "--strict is for --remove and --remove-file: omit it.", without=("remove", "remove_file")),
     Rule(_FIXED, "{beside} uses the settings of the existing index: omit {given}.", beside=_CHANGES),
-    Rule(("update",), "--update replaces documents by their IDs: specify the ID column with --id.", without=("ids",)),
     Rule((*_FIXED, "backend"), "`like` takes all settings from {like}: omit {given}.", beside=("like",)),
     Rule(
         ("shard",),
@@ -75,12 +67,9 @@ _RULES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = (
-        "texts, codes in a .npy file, or a folder written by `jaxwhiten embed`; with --remove, IDs; with --merge,"
-        " index folders"
-    )
+    what = "texts, codes in a .npy file, or a folder written by `jaxwhiten embed`; with --remove, IDs"
     add_texts(parser, what, nargs="*")
-    add(parser, "-o --output DIR", "the folder to write", type=Guarded, required=True)
+    add(parser, "-o --output FILE", "the file to write, such as docs.db", type=Guarded, required=True)
     add_model(parser)
     parser.set_defaults(model=None)
     one = parser.add_mutually_exclusive_group()
@@ -94,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk to rescore the candidates")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat")
     add(parser, "--option NAME=NUMBER", "option of the backend, such as nprobe=10", action="append", default=[])
-    add(parser, "--id COLUMN", "ID column of a table; default: numbers from 0", dest="ids")
-    whose = "encoded like the others; --model only specifies a new location of the model"
+    whose = "by the settings of the index; with an ID column, documents whose ID is there are replaced"
+    add(parser, "--id COLUMN", "ID column of a table; default: numbers from 0, or as the index", dest="ids")
     keep = "columns of a table to keep as metadata of the hits, such as title,date"
     add(parser, "--keep COLUMNS", keep, dest="metadata", type=_names)
     shard = "index one of N equal parts of the texts, with a code or whitening that was fitted before, or --like"
@@ -103,29 +92,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--no-cache", "do not cache the vectors")
     one = parser.add_mutually_exclusive_group()
     add(one, "--add", f"add the texts to the existing index, {whose}")
-    add(one, "--update", "replace the documents with the IDs of --id in the existing index")
     add(one, "--remove", "remove the documents with these IDs from the existing index")
     add(one, "--remove-file", "remove the documents whose IDs are in this file: lines, or the column of --id")
-    add(one, "--compact", "write the existing index as a whole, without what was removed or replaced")
-    add(one, "--merge", "write one index of the documents of several, which have the same code")
-    alike = "store the texts as this index does: with its encoder, code, whitening and inverted lists; see --merge"
-    add(one, "--like DIR", alike, type=Source)
+    alike = "store the texts as this index does: with its encoder, code, whitening and inverted lists"
+    add(one, "--like FILE", alike, type=Source)
+    add(parser, "--strict", "refuse to remove any document if an ID is not in the index")
 
 
 def run(args: argparse.Namespace) -> Report:
     first = args.input[0] if args.input else ""
     of_codes = first.lower().endswith(".npy") and args.format is None
     check_options(_RULES, {**vars(args), "vectors": of_codes, "parts": is_parts(first)})
-    if args.compact or args.merge:
-        return _rewrite(args)
     if args.remove:
-        return _change(args)
+        return _remove(args)
     if len(args.input) != 1:
         listed = f"{len(args.input)}: {' '.join(args.input)[:200]}" if args.input else "none"
         raise InputError(f"Expected one input, got {listed}.")
     args.input = first
-    if args.add or args.update or args.remove_file:
-        return _change(args)
+    if args.remove_file:
+        return _remove(args)
+    if args.add:
+        return _add(args)
 
     from jaxwhiten.search.build import check_settings
 
@@ -143,28 +130,29 @@ def run(args: argparse.Namespace) -> Report:
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    """Raises InputError if the output is not to be replaced; what a killed command left there is no index."""
-    from jaxwhiten.search.header import HEADER, check_index_folder
+    """Raises InputError if the output is not to be replaced."""
+    from jaxwhiten.search.header import check_index_file, is_index
 
-    if (check_index_folder(args.output) / HEADER).exists():
+    if is_index(check_index_file(args.output)):
         check_new(args.output, args.overwrite)
 
 
 def _of_texts(args: argparse.Namespace, options: Json) -> tuple[Index, str]:
     """The index of texts, and a remark on the blank ones."""
     from jaxwhiten.search import BACKENDS, build_index, load_index
-    from jaxwhiten.search.ids import Ids
+    from jaxwhiten.search.documents import unique_ids
     from jaxwhiten.search.text import index_of, view_for
     from jaxwhiten.whitening import Moments
 
     like = load_index(args.like, model=args.model) if args.like else None
     ids, texts, metadata, skipped = _texts(args)
-    Ids.of(ids, len(texts))  # raises before the texts are encoded
+    _ = None if ids is None else unique_ids(ids, len(texts))  # raises before the texts are encoded
+    columns = {"id": args.ids, "keep": args.metadata}
     if like is not None:
         if like.views is None:
             raise InputError(f"{args.like}: does not record its encoder, so texts cannot be encoded as its were.")
         vectors = encode_view(args, view_for(like, like.views, "document"), texts, code=like.fitted)
-        return build_index(vectors, like=like, documents=texts, ids=ids, metadata=metadata), skipped
+        return build_index(vectors, like=like, documents=texts, ids=ids, metadata=metadata, columns=columns), skipped
     args.model = args.model or DEFAULT_MODEL
     encoder = load_encoder(args)
     whitening, codes = _fitted(args, encoder)
@@ -185,6 +173,7 @@ def _of_texts(args: argparse.Namespace, options: Json) -> tuple[Index, str]:
         codes=codes,
         bytes=args.bytes,
         rescore=args.rescore,
+        columns=columns,
         **options,
     )
     return index, skipped
@@ -256,22 +245,16 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
     index.save(args.output)
     for text in index.notes:
         note(text)
-    summary = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {_sizes(index, args.output)}"
+    summary = f"{args.output}: {counted(index.size, 'texts')}{skipped}, {index.stored}, {_sizes(index)}"
     return Report(f'{summary}\nNext: jaxwhiten search {shlex.quote(args.output)} "a query"', _facts(args, index))
 
 
-def _sizes(index: Index, folder: str) -> str:
-    """The size of an index folder, and what of it grows with the texts."""
-    from jaxwhiten.search.header import OF_TEXTS, STORED, read_header
-
+def _sizes(index: Index) -> str:
+    """The size of the file of an index, and what of it grows with the texts."""
+    assert index.path is not None
+    size = index.path.stat().st_size
     stored = "codes" if index.codes else "vectors"
-    part_of = dict.fromkeys(STORED, stored) | dict.fromkeys(OF_TEXTS, "texts")
-    sizes = dict.fromkeys((stored, "texts", "constants"), 0)
-    for part in read_header(folder).parts:
-        for name, file in part["files"].items():
-            sizes[part_of.get(name, "constants")] += file["bytes"]
-    listed = ", ".join(f"{part} {_size(size)}" for part, size in sizes.items() if size)
-    return f"{_size(sum(sizes.values()))} ({listed})"
+    return f"{_size(size)} ({stored} {_size(index.nbytes)}, texts and the rest {_size(size - index.nbytes)})"
 
 
 def _size(count: int) -> str:
@@ -284,64 +267,49 @@ def _facts(args: argparse.Namespace, index: Index, **more: int) -> Json:
     return {"output": args.output, "texts": index.size, "dimensions": index.dimension, "bytes": index.nbytes, **more}
 
 
-def _rewrite(args: argparse.Namespace) -> Report:
-    """Runs --compact or --merge."""
-    from jaxwhiten.search import load_index, locked
-
-    if args.merge:
-        _check_output(args)
-        index = load_index(args.input)
-        index.save(args.output)
-    else:
-        with locked(args.output):
-            index = load_index(args.output)
-            index.save(args.output, compact=True)
-    text = f"{args.output}: {counted(index.size, 'texts')}, {index.stored}, {_sizes(index, args.output)}"
-    return Report(text, _facts(args, index))
-
-
-def _change(args: argparse.Namespace) -> Report:
-    """Runs --add, --update or --remove, while other writers wait."""
+def _remove(args: argparse.Namespace) -> Report:
+    """Runs --remove and --remove-file."""
     from jaxwhiten.search import load_index
-    from jaxwhiten.search.text import Change, change_folder, document_vectors
 
-    if args.remove or args.remove_file:
-        done = "removed"
-        skipped = ""
-        index = load_index(args.output)
-        change = Change("remove", as_stored(_ids(args), index))
+    index = load_index(args.output)
+    ids = as_stored(_ids(args), index) or []
+    count = index.remove(ids, strict=args.strict)
+    unknown = len({*ids}) - count
+    absent = f", {counted(unknown, 'IDs')} not in the index" if unknown else ""
+    return _changed(args, index, f"{counted(count, 'texts')} removed{absent}", removed=count, unknown=unknown)
+
+
+def _add(args: argparse.Namespace) -> Report:
+    """Runs --add, with the columns of the index where none are given."""
+    from jaxwhiten.search import load_index
+    from jaxwhiten.search.text import view_for
+
+    index = load_index(args.output, model=args.model)
+    args.ids = args.ids or (index.columns.get("id") if index.id_type else None)
+    args.metadata = args.metadata or (index.columns.get("keep") if index.has_metadata else None)
+    ids, texts, metadata, skipped = _texts(args)
+    assert index.views is not None
+    if index.has_metadata and metadata is None:
+        raise InputError(f"{args.output}: the index stores metadata: pass its columns with --keep.")
+    if metadata is not None and not index.has_metadata:
+        raise InputError(f"{args.output}: the index stores no metadata: omit --keep.")
+    ids = as_stored(ids, index)
+    change = "add" if ids is None else "upsert"
+    index.check_ids(change, ids, len(texts))
+    vectors = encode_view(args, view_for(index, index.views, "document"), texts, code=index.fitted)
+    replaced = 0
+    if ids is None:
+        index.add(vectors, documents=texts, metadata=metadata)
     else:
-        if args.add:
-            name = "add"
-            done = "added"
-        else:
-            name = "update"
-            done = "replaced"
-        ids, texts, metadata, skipped = _texts(args)
-        index = load_index(args.output, model=args.model)
-        assert index.views is not None
-        if (index.metadata is None) != (metadata is None):
-            if metadata is None:
-                stored = f"metadata: pass its columns with --keep{_columns(index)}"
-            else:
-                stored = "no metadata: omit --keep"
-            raise InputError(f"{args.output}: the index stores {stored}.")
-        change = Change(name, as_stored(ids, index), texts, encoding=index.encoding, metadata=metadata)
-        encoded = functools.partial(encode_view, args, code=index.fitted)
-        vectors = document_vectors(index, index.views, texts, change.ids, replace=args.update, encode=encoded)
-        change = change._replace(vectors=vectors)
-    index, count = change_folder(args.output, change, index=index)
-    what = f"{counted(count, 'texts')} {done}{skipped}"
-    text = f"{args.output}: {what}, {index.size:,} in all, {_sizes(index, args.output)}"
-    return Report(text, _facts(args, index, **{done: count}))
+        replaced = index.upsert(ids, vectors, documents=texts, metadata=metadata)
+    added = len(texts) - replaced
+    others = f", {replaced:,} replaced" if replaced else ""
+    return _changed(args, index, f"{counted(added, 'texts')} added{others}{skipped}", added=added, replaced=replaced)
 
 
-def _columns(index: Index) -> str:
-    """The columns that the first document has as metadata, as the value of --keep; empty if there are none."""
-    names = [*index.metadata[0]] if index.metadata and index.size else []
-    if not names:
-        return ""
-    return f" {shlex.quote(','.join(names))}"
+def _changed(args: argparse.Namespace, index: Index, what: str, **counts: int) -> Report:
+    text = f"{args.output}: {what}, {index.size:,} in all, {_sizes(index)}"
+    return Report(text, _facts(args, index, **counts))
 
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], list[Any] | None, str]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Report, Source, add
 from jaxwhiten.errors import InputError
-from jaxwhiten.terminal import counted
 from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
@@ -21,18 +20,21 @@ _ORIGIN = ("model", "pooling", "max_length", "corpus")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "file", "a file of a whitening, a code or moments, or the folder of an index or a model", type=Source)
-    add(parser, "--check", "of an index, compare the checksum of every file")
+    add(parser, "file", "a file of a whitening, a code or moments, an index, or the folder of a model", type=Source)
+    add(parser, "--check", "of an index, check the whole file")
 
 
 def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.codes import Code
+    from jaxwhiten.search.header import is_index
     from jaxwhiten.whitening import spectrum
 
-    is_index = os.path.isfile(os.path.join(args.file, "header.json"))
-    if args.check and not is_index:
-        raise InputError(f"{args.file}: is not an index, whose files --check compares; other files are always checked.")
-    if is_index:
+    indexed = is_index(args.file)
+    if args.check and not indexed:
+        raise InputError(
+            f"{args.file}: is not an index, which --check reads as a whole; other files are always checked."
+        )
+    if indexed:
         return _listed(args.file, _index(args.file, check=args.check))
     if os.path.isdir(args.file):
         return _listed(args.file, _model(Path(args.file)))
@@ -77,27 +79,20 @@ def _model(folder: Path) -> Json:
     return {"kind": "model", **facts, "unused": unused}
 
 
-def _index(folder: str, *, check: bool) -> Json:
-    """The header of an index."""
+def _index(path: str, *, check: bool) -> Json:
+    """What an index says of itself."""
     from jaxwhiten.codes import Code
-    from jaxwhiten.search.header import DOCUMENTS, FITTED, read_header, verified
+    from jaxwhiten.search import load_index
 
-    header = read_header(folder)
-    facts = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
-    facts["codes"] = header.codes and {name: header.codes[name] for name in ("name", "bytes")}
-    if header.codes and (file := header.files.get(FITTED)):
-        fitted = load_fitted(str(verified(Path(folder), file)))[1]
-        if isinstance(fitted, Code):
-            facts["codes"] = _design(fitted)
-    facts |= {"ids": "own" if header.own_ids else "numbers", "texts": DOCUMENTS in header.files}
-    if header.segments or header.removed:
-        facts["segments"] = len(header.segments)
-        facts["removed"] = sum(part["rows"] for part in header.parts) - header.size
+    index = load_index(path, read_only=True)
+    facts = {name: getattr(index, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
+    facts["codes"] = index.codes and {name: index.codes[name] for name in ("name", "bytes")}
+    if isinstance(index.fitted, Code):
+        facts["codes"] = _design(index.fitted)
+    facts |= {"ids": index.id_type or "numbers", "texts": index.has_texts, "removed": index.removed}
     if check:
-        for file in header.entries:
-            verified(Path(folder), file, whole=True)
-        facts["checked"] = f"{counted(len(header.entries), 'files')}, all as they were written"
-    facts |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
+        facts["checked"] = index.database.check()
+    facts |= {"whitening": index.whitening and index.whitening["k"], "encoding": index.encoding}
     return {"kind": "index", **facts}
 
 

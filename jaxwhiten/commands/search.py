@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "index", "a folder that `jaxwhiten index` wrote", type=Source)
+    add(parser, "index", "a file that `jaxwhiten index` wrote", type=Source)
     add(parser, "query", "queries; without any, or with -, they are read from stdin, one per line", nargs="*")
     add(parser, "--top -k N", "results per query; default: 10", type=int, default=10, dest="k")
     add(parser, "--among FILE", "search only the documents whose IDs are in this file, one per line", type=Source)
+    where = "search only documents for which this holds, of --id and --keep, such as \"date >= '2024'\" (SQL)"
+    add(parser, "--where CONDITION", where)
     add(parser, "--model MODEL", "current location of the encoder, if it has moved", type=Source)
     add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")
     add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results", type=Source)
@@ -37,7 +39,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
 
     from jaxwhiten.search import load_index, rerank_hits
 
-    index = load_index(args.index, model=args.model, engine=args.engine)
+    index = load_index(args.index, model=args.model, engine=args.engine, read_only=True)
     among = None if args.among is None else as_stored(ids_in(args.among), index)
     reranker = None
     if args.rerank:
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     # From stdin, each query is answered before the next is read.
     for query in args.query or (line.strip() for line in stdin_lines() if not is_blank(line)):
         query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
-        hits = index.search(query, k, among=among)
+        hits = index.search(query, k, among=among, where=args.where)
         if reranker:
             hits = rerank_hits(reranker, query, hits)[: args.k]
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]

@@ -18,7 +18,7 @@ KEY = "JAXWHITEN_API_KEY"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"If the environment variable {KEY} is set, requests must carry this key."
     add(parser, "model", "Hugging Face model ID or folder", type=Source)
-    add(parser, "--index DIR", "index of texts that this model encoded, for /search", type=Source)
+    add(parser, "--index FILE", "index of texts that this model encoded, for /search", type=Source)
     add(parser, "--writable", "let requests add, update and remove documents of the index")
     add(parser, "--host ADDRESS", "address to listen on; default: 127.0.0.1", default="127.0.0.1")
     add(

@@ -198,6 +198,6 @@ def ids_in(path: str, format: str | None = None, column: Sequence[str] | None = 
 
 def as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
     """Converts ids to the kind of the index, since a file or command line may not distinguish numbers from text."""
-    if index.table.strings:
+    if index.id_type == "string":
         return ids and [str(id) if type(id) is int else id for id in ids]
     return ids and [int(id) if isinstance(id, str) and re.fullmatch("0|[1-9][0-9]*", id) else id for id in ids]

@@ -8,7 +8,6 @@ import importlib.metadata
 import importlib.util
 import platform
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxwhiten import terminal
@@ -148,8 +147,10 @@ def _cache() -> str:
 
 
 def _paths(paths: list[str], texts: list[str]) -> Iterator[Check]:
+    from jaxwhiten.search.header import is_index
+
     for name in paths:
-        if (Path(name) / "header.json").is_file():
+        if is_index(name):
             yield _check(name, _index, name)
             continue
         encoders: list[Encoder] = []
@@ -161,10 +162,10 @@ def _paths(paths: list[str], texts: list[str]) -> Iterator[Check]:
                 yield _check(f"{prefix}codes", _codes, encoder, texts)
 
 
-def _index(folder: str) -> str:
+def _index(path: str) -> str:
     from jaxwhiten.search import load_index
 
-    index = load_index(folder)
+    index = load_index(path, read_only=True)
     return f"{index.backend} index of {counted(index.size, 'vectors')}, {index.dimension} dimensions"
 
 

@@ -107,7 +107,7 @@ def read_codes(
     """The quantizer and the codes; ValueError or KeyError if they contradict the header."""
     assert header.codes is not None
     layout = header.codes
-    [codes] = take(arrays, "uint8", **{CODES: (len(arrays[CODES]), layout["bytes"])})
+    [codes] = take({"codes": arrays[CODES]}, "uint8", codes=(len(arrays[CODES]), layout["bytes"]))
     affine = Affine(*(tensors[name] for name in _ROTATION))
     quantiser = Quantiser(layout["name"], affine, tensors["centroids"], float(layout["length"]))
     sizes = (quantiser.nbytes, quantiser.width, affine.inputs, affine.outputs)

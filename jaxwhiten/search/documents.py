@@ -116,7 +116,7 @@ class Documents:
             yield from map(self._document, block)
             last = block[-1]["row"]
 
-    def ids(self, rows: Int64[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
+    def ids(self, rows: Int64[np.ndarray, ...]) -> Shaped[np.ndarray, ...]:
         """The ids of rows that are there: int64, or strings as objects. Row −1 has the id −1, or None of strings."""
         if self._header.id_type is None:
             return rows

@@ -182,7 +182,7 @@ class ListCodes(FaissCodes):
         within("nlist and nprobe", (options.nlist, options.nprobe), 1)  # 0 is chosen when an index is built
         quantiser, codes = read_codes(arrays, prepare, tensors, header)
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
-        [numbers] = take(arrays, "int32", **{LISTS: (len(codes),)})
+        [numbers] = take({"lists": arrays[LISTS]}, "int32", lists=(len(codes),))
         within("lists of documents", numbers, 0, options.nlist - 1)
         scan = ListScan(quantiser, codes, options, centers, numbers)
         return cls(options, prepare, quantiser, codes, scan)

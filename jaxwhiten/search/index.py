@@ -7,7 +7,6 @@ table of the documents. A change is a transaction of it, whoever makes it.
 from __future__ import annotations
 
 import functools
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
@@ -115,6 +114,11 @@ class Index(Header):
     def __contains__(self, id: object) -> bool:
         return bool(self._rows_of([id]))
 
+    def known(self, ids: Sequence[Any]) -> list[Any]:
+        """The ids among these that are in the index."""
+        rows = self._rows_of(ids)
+        return [id for id in ids if id in rows]
+
     def __getitem__(self, id: int | str) -> Document:
         """The document of an id; KeyError if it is not in the index."""
         if rows := self._rows_of([id]):
@@ -153,6 +157,11 @@ class Index(Header):
     def size(self) -> int:
         """The number of documents."""
         return self._current().size
+
+    @property
+    def removed(self) -> int:
+        """Vectors of documents that were removed or replaced, which are dropped when they are a quarter of all."""
+        return len(self.state.alive) - self.size
 
     @property
     def stored(self) -> str:
@@ -240,8 +249,7 @@ class Index(Header):
           InputError: An id exists already, or an argument does not fit the index.
           MismatchError: What `Encoder.encode` returned is of another space than the documents.
         """
-        check_options(_RULES, {"ids": ids, "numbered": self.id_type is None, "documents": True})
-        self._put(vectors, ids, documents, metadata, _check_new)
+        self._put("add", vectors, ids, documents, metadata)
 
     def update(
         self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: MetadataLike = None
@@ -250,31 +258,34 @@ class Index(Header):
 
         New ids are for `add` and `upsert`: an `InputError` names the first unknown one, and says how many there are.
         """
-        self._put(vectors, as_ids(ids), documents, metadata, _check_known)
+        self._put("update", vectors, ids, documents, metadata)
 
     def upsert(
         self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: MetadataLike = None
-    ) -> None:
-        """Adds documents, see `add`, and replaces those whose ids exist."""
-        check = _check_known if self.id_type is None else _check_nothing
-        self._put(vectors, as_ids(ids), documents, metadata, check)
+    ) -> int:
+        """Adds documents, see `add`, replaces those whose ids exist, and returns how many it replaced.
+
+        An index that numbers its documents has no new ids: those that it does not have are an `InputError`.
+        """
+        return self._put("upsert", vectors, ids, documents, metadata)
 
     def _put(
-        self, vectors: RowsLike, ids: IdsLike, documents: Texts | None, metadata: MetadataLike, check: Any
-    ) -> None:
-        """Adds or replaces documents; `check` raises for the ids, and the rows of those that are there."""
+        self, change: str, vectors: RowsLike, ids: IdsLike, documents: Texts | None, metadata: MetadataLike
+    ) -> int:
+        """Adds or replaces documents, and returns how many it replaced."""
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)
         texts = texts_of(documents, vectors)
         rows_of_metadata = rows_of(metadata, vectors)
-        own = None if ids is None else unique_ids(ids, len(vectors))
-        self._check_type(own)
+        own = self._own(change, ids, len(vectors))
         arrays = self.store.stored(vectors)
+        replaced = 0
 
         def put(connection: sqlite3.Connection, state: State) -> State:
-            known = {} if own is None else self._rows_in(state, own)
-            check(own or (), known)
+            nonlocal replaced
+            known = self._checked(change, own, state)
+            replaced = len(known)
             new = iter(range(state.next, state.next + len(vectors)))
             rows = [*new] if own is None else [known[id] if id in known else next(new) for id in own]
             self.documents.put(connection, rows, own, texts, rows_of_metadata)
@@ -283,6 +294,38 @@ class Index(Header):
             return state.plus(arrays, np.array(rows))
 
         self._change(put)
+        return replaced
+
+    def check_ids(self, change: str, ids: IdsLike, n: int) -> None:
+        """Raises `InputError` unless ids fit a change of n documents: `"add"`, `"update"` or `"upsert"`."""
+        self._checked(change, self._own(change, ids, n), self._current())
+
+    def _own(self, change: str, ids: IdsLike, n: int) -> list[Any] | None:
+        """The ids of n documents for a change."""
+        numbered = self.id_type is None and change == "add"
+        check_options(_RULES, {"ids": ids, "numbered": numbered, "documents": True})
+        if ids is None:
+            return None
+        own = unique_ids(ids, n)
+        kind = str if self.id_type == "string" else int
+        if type(own[0]) is not kind:
+            expected = "strings" if kind is str else "integers"
+            raise InputError(f"The IDs of this index are {expected}, got {own[0]!r:.80}.")
+        return own
+
+    def _checked(self, change: str, ids: list[Any] | None, state: State) -> dict[Any, int]:
+        """The rows of the ids that are there; InputError if the change expects that others are."""
+        if ids is None:
+            return {}
+        known = self._rows_in(state, ids)
+        if change == "add" and known:
+            present = next(id for id in ids if id in known)
+            raise InputError(
+                f"Document {present!r:.80} is already in the index: use `update` or `upsert` to replace it."
+            )
+        if change == "update" or (change == "upsert" and self.id_type is None):
+            _check_known(ids, known)
+        return known
 
     def _rows_in(self, state: State, ids: Sequence[Any]) -> dict[Any, int]:
         """The rows of ids in a state that the database has."""
@@ -291,13 +334,6 @@ class Index(Header):
         numbers = np.array([id for id in ids if isinstance(id, int)], np.int64)
         rows = state.rows_at(state.positions(numbers))
         return {row: row for row in rows.tolist()}
-
-    def _check_type(self, ids: Sequence[Any] | None) -> None:
-        """Raises InputError for ids that are numbers where those of the index are strings, or the reverse."""
-        kind = str if self.id_type == "string" else int
-        if ids and self.id_type is not None and type(ids[0]) is not kind:
-            expected = "strings" if kind is str else "integers"
-            raise InputError(f"The IDs of this index are {expected}, got {ids[0]!r:.80}.")
 
     def remove(self, ids: IdsLike, *, strict: bool = False) -> int:
         """Removes the documents of a list of ids, and returns how many there were. The ids are not used again.
@@ -327,14 +363,6 @@ class Index(Header):
         self._change(removed)
         return count
 
-    def check_ids(self, ids: IdsLike, n: int, *, replace: bool = False) -> None:
-        """Raises `InputError` unless n documents of these ids can be added or, with `replace`, updated."""
-        check_options(_RULES, {"ids": ids, "numbered": self.id_type is None and not replace, "documents": True})
-        if ids is not None:
-            own = unique_ids(ids, n)
-            self._check_type(own)
-            (_check_known if replace else _check_new)(own, self._rows_of(own))
-
     def check_kept(self, **given: object) -> None:
         """Raises `InputError` unless `documents` and `metadata` are given as the index keeps them."""
         kept = {"documents": self.has_texts, "metadata": self.has_metadata}
@@ -345,9 +373,7 @@ class Index(Header):
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
     @overload
-    def search(
-        self, queries: str, k: int = 10, *, among: IdsLike = None, where: Where | None = None
-    ) -> list[Hit]: ...
+    def search(self, queries: str, k: int = 10, *, among: IdsLike = None, where: Where | None = None) -> list[Hit]: ...
     @overload
     def search(
         self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: IdsLike = None, where: Where | None = None
@@ -407,9 +433,7 @@ class Index(Header):
             return hits[0]
         return hits
 
-    def hits(
-        self, queries: RowsLike, k: int, among: IdsLike = None, where: Where | None = None
-    ) -> list[list[Hit]]:
+    def hits(self, queries: RowsLike, k: int, among: IdsLike = None, where: Where | None = None) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
         while True:
             state = self._current()
@@ -546,24 +570,12 @@ class Index(Header):
         vars(self).update(database=database, state=state, _written=None)
 
 
-def _check_new(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
-    """Raises InputError if one of the ids is there already."""
-    if (present := next((id for id in ids if id in known), None)) is not None:
-        raise InputError(
-            f"Document {present!r:.80} is already in the index: use `update` or `upsert` to replace it."
-        )
-
-
 def _check_known(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
     """Raises InputError if one of the ids is not there."""
     absent = [id for id in ids if id not in known]
     if absent:
         more = f" ({len(absent)} of the {len(ids)} IDs are unknown)" if len(ids) > 1 else ""
         raise InputError(f"No document {absent[0]!r:.80} in the index{more}.")
-
-
-def _check_nothing(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
-    """Both are well."""
 
 
 def new_index(
@@ -581,7 +593,13 @@ def new_index(
     """An index in a temporary database, of a store of vectors and their documents."""
     database = Database(None, kind=KIND)
     state = State.of(store)
-    parts = {"database": database, "state": state, "fitted": fitted, "rescoring": rescoring, "encoders": encoders}
+    parts: Fields = {
+        "database": database,
+        "state": state,
+        "fitted": fitted,
+        "rescoring": rescoring,
+        "encoders": encoders,
+    }
     index = Index(**vars(header), **parts)
 
     def fill(connection: sqlite3.Connection) -> None:
@@ -608,10 +626,14 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
         where = database.name
         header = read_header(connection, where)
         if header.backend not in BACKENDS:
-            raise FormatError(f"{where}: a {header.backend!r} index, which this jaxwhiten does not support: rebuild it.")
+            raise FormatError(
+                f"{where}: a {header.backend!r} index, which this jaxwhiten does not support: rebuild it."
+            )
         state = State.read(connection, _maker(connection, header, where), where)
-        with turning(FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", LookupError, ValueError):
-            fitted = get_file(connection, FITTED, lambda file: file and load_fitted(file, (Whitening, Code)))
+        with turning(
+            FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", LookupError, ValueError
+        ):
+            fitted = get_file(connection, FITTED, lambda file: load_fitted(file, (Whitening, Code)) if file else None)
             rescoring = None if header.rescore is None else Rescoring.read(connection, header)
         if header.whitening is not None and state.store.prepare.hash() != header.whitening.get("hash"):
             raise FormatError(f"{where}: the whitening inside the index differs from the one in its header.")

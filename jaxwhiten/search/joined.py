@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -77,9 +79,7 @@ class JoinedIndex:
         start = self._start(number)
         return np.where(ids < 0, -1, ids + start) if start else ids
 
-    def search(
-        self, queries: RowsLike, k: int = 10, *, among: IdsLike = None, where: Where | None = None
-    ) -> Any:
+    def search(self, queries: RowsLike, k: int = 10, *, among: IdsLike = None, where: Where | None = None) -> Any:
         """The k best documents of each query, as `Index.search` gives them."""
         if isinstance(queries, str) or (isinstance(queries, list | tuple) and not are_rows(queries)):
             texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
@@ -89,23 +89,23 @@ class JoinedIndex:
             hits = self.hits(views.queries(texts), k, among, where) if texts else []
             return hits[0] if isinstance(queries, str) else hits
         parts = self._parts(among)
-        results = [(number, self.indexes[number].search(queries, k, among=some, where=where)) for number, some in parts]
-        scores = np.concatenate([scores for _, (scores, _) in results], axis=1)
-        ids = np.concatenate([self._shifted(number, ids) for number, (_, ids) in results], axis=1)
+        results = [self.indexes[number].search(queries, k, among=some, where=where) for number, some in parts]
+        scores = np.concatenate([scores for scores, _ in results], axis=1)
+        ids = np.concatenate(
+            [self._shifted(part[0], ids) for part, (_, ids) in zip(parts, results, strict=True)], axis=1
+        )
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return _taken(scores, best), _taken(ids, best)
 
-    def hits(
-        self, queries: RowsLike, k: int, among: IdsLike = None, where: Where | None = None
-    ) -> list[list[Hit]]:
+    def hits(self, queries: RowsLike, k: int, among: IdsLike = None, where: Where | None = None) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
         results = list[list[list[Hit]]]()
         for number, some in self._parts(among):
             start = self._start(number)
             found = self.indexes[number].hits(queries, k, some, where)
-            results.append([[hit._replace(id=hit.id + start) if start else hit for hit in hits] for hits in found])
-        merged = (sorted((hit for hits in several for hit in hits), key=lambda hit: -hit.score) for several in zip(*results))
-        return [hits[:k] for hits in merged]
+            results.append([[hit._replace(id=int(hit.id) + start) if start else hit for hit in hits] for hits in found])
+        several = zip(*results, strict=True)
+        return [heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score) for lists in several]
 
     def _parts(self, among: IdsLike) -> list[tuple[int, list[Any] | None]]:
         """The numbers of the indexes to search, and the ids among which each is searched."""
@@ -138,14 +138,15 @@ def _check_alike(first: Index, other: Index) -> None:
     encodings = [VectorSpace.of(index.encoding) for index in (first, other)]
     if differences := encodings[0].differences(encodings[1], strict=True):
         raise MismatchError(f"{names[0]} and {names[1]} are of different encoders ({', '.join(differences)}).")
-    ours, theirs = (index.store.prepare.hash() for index in (first, other))
+    maps = [index.store.prepare.hash() for index in (first, other)]
     tensors = [index.store.tensors for index in (first, other)]
-    if ours != theirs or any(not np.array_equal(array, tensors[1].get(name)) for name, array in tensors[0].items()):
+    same = all(np.array_equal(array, tensors[1][name]) for name, array in tensors[0].items())
+    if maps[0] != maps[1] or not same:
         raise MismatchError(f"{names[0]} and {names[1]} have different codes: build the second with `like`.")
 
 
 @overload
-def load_index(
+def load_index(  # type: ignore[overload-overlap]  # a text is no list of paths
     path: PathLike, *, model: str | None = None, engine: str | None = None, read_only: bool = False
 ) -> Index: ...
 @overload

@@ -49,7 +49,7 @@ class State:
         """The number of documents."""
         return int(np.count_nonzero(self.alive))
 
-    def rows_at(self, positions: Int64[np.ndarray, "..."]) -> Int64[np.ndarray, "..."]:
+    def rows_at(self, positions: Int64[np.ndarray, ...]) -> Int64[np.ndarray, ...]:
         """The rows at positions; −1 stays."""
         if self.rows is None:
             return positions

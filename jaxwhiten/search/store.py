@@ -102,7 +102,7 @@ class FloatStore(Store):
     ) -> FloatStore:
         """The reverse of `arrays`; ValueError or KeyError if they contradict the header."""
         shape = len(arrays[VECTORS]), header.dimension
-        [vectors] = take(arrays, "float32", finite=False, **{VECTORS: shape})
+        [vectors] = take({"vectors": arrays[VECTORS]}, "float32", finite=False, vectors=shape)
         return cls(options, prepare, vectors)
 
     @property

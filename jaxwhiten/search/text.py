@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,12 +11,12 @@ import numpy as np
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import MismatchError, check_counts
 from jaxwhiten.search.build import build_index, check_settings
-from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.documents import unique_ids
+from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.index import Hit, Index
-from jaxwhiten.space import VectorSpace
+from jaxwhiten.search.where import Where
 from jaxwhiten.text import Texts, as_texts, is_blank
-from jaxwhiten.types import Fields, Float, IdsLike, Json, MetadataLike
+from jaxwhiten.types import IdsLike, Json, MetadataLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -56,7 +56,7 @@ def add_text(
     """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
 
     The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` and `metadata` are as for
-    `Index.add`, or with `replace` as for `Index.update`.
+    `Index.add`, or with `replace` as for `Index.upsert`.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
     >>> index = encoder.index(["A dog runs."])
@@ -66,9 +66,10 @@ def add_text(
     """
     if not (texts := as_texts(texts, "document")):
         return
-    vectors = document_vectors(index, encoder, texts, ids, replace=replace)
+    index.check_ids("upsert" if replace else "add", ids, len(texts))
+    vectors = view_for(index, encoder, "document")(texts)
     if replace:
-        index.update(ids, vectors, documents=texts, metadata=metadata)
+        index.upsert(ids, vectors, documents=texts, metadata=metadata)
     else:
         index.add(vectors, documents=texts, ids=ids, metadata=metadata)
 
@@ -88,26 +89,6 @@ def without_blank(
     metadata = None if metadata is None else list(itertools.compress(metadata, texts))
     nonblank = list(filter(None, texts))
     return nonblank, ids, metadata, len(texts) - len(nonblank)
-
-
-def document_vectors(
-    index: Index,
-    encoder: Encodes,
-    texts: Sequence[str],
-    ids: IdsLike = None,
-    *,
-    replace: bool = False,
-    encode: Callable[[View, Sequence[str]], np.ndarray] | None = None,
-) -> Float[np.ndarray, "n d"]:
-    """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded.
-
-    `encode` computes the vectors with a view, such as from a cache.
-    """
-    index.check_ids(ids, len(texts), replace=replace)
-    view = view_for(index, encoder, "document")
-    if encode:
-        return encode(view, texts)
-    return view(texts)
 
 
 def view_for(index: Index, encoder: Encodes, role: str = "query") -> View:
@@ -170,7 +151,13 @@ def index_of(
 
 
 def search_text(
-    index: Index, encoder: Encodes, queries: Texts, k: int = 10, *, among: IdsLike = None
+    index: Index,
+    encoder: Encodes,
+    queries: Texts,
+    k: int = 10,
+    *,
+    among: IdsLike = None,
+    where: Where | None = None,
 ) -> list[list[Hit]]:
     """The k best documents for each sentence, best first.
 
@@ -184,11 +171,11 @@ def search_text(
         end of the head is not applied, because the index codes documents itself and compares them with float queries.
         If the encoder has prompts for queries and documents, the sentences get the prompt of a query.
       k: The number of results for each sentence; an index of fewer documents gives all.
-      among: The ids of the documents to search; None searches all.
+      among, where: Which documents to search, as for `Index.search`.
     """
     queries = as_texts(queries, "query")
     index.check_k(k)
     view = view_for(index, encoder)
     if queries:
-        return index.hits(view(queries), k, among)
+        return index.hits(view(queries), k, among, where)
     return []

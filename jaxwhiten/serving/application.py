@@ -188,7 +188,8 @@ def application(
         views[documents.current().query] = None
         posts |= {"/search": documents.search}
         if writable:
-            posts |= {"/add": documents.add, "/update": documents.update, "/remove": documents.remove}
+            posts |= {"/add": documents.add, "/update": documents.update}
+            posts |= {"/upsert": documents.upsert, "/remove": documents.remove}
     batcher.warm_up(views)
     statuses = (400, 401, 404, 408, 413, 415, 421, 422, 429, 503)
     refused: Any = {status: {"description": "Refused"} for status in statuses}

@@ -1,4 +1,4 @@
-"""An index folder that other processes may change: searches and changes of its documents, as they are now."""
+"""An index that other processes may change: searches and changes of its documents, as they are now."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from starlette.responses import Response
 from jaxwhiten import search
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.io import PathLike, identity
-from jaxwhiten.search.header import HEADER
-from jaxwhiten.search.text import Change, change_folder, view_for, without_blank
+from jaxwhiten.io import PathLike
+from jaxwhiten.search.text import view_for, without_blank
 from jaxwhiten.serving.batching import Batcher
-from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, answer
+from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, Upsert, answer
 from jaxwhiten.text import ROLES
+from jaxwhiten.types import Json
 from jaxwhiten.views import View
 
 _CHANGES = 16  # that may wait
@@ -28,53 +28,46 @@ _CHANGES = 16  # that may wait
 
 @dataclass(frozen=True)
 class Current:
-    """The index as it was read, and what encodes texts for it."""
+    """The index, and what encodes texts for it."""
 
     index: search.Index
     query: View
     document: View
-    stamp: tuple[int, ...]  # of the folder, before it was read
 
 
 class Documents:
-    """The index of a folder, with a method for each path; MismatchError if another encoder encoded its texts.
+    """The index in a file, with a method for each path; MismatchError if another encoder encoded its texts.
 
     Changes wait in a queue of their own, and are carried out one after another, while searches go on. A change whose
     caller goes away before it begins is dropped; begun, it is carried out.
     """
 
-    def __init__(self, folder: PathLike, encoder: Encoder, batcher: Batcher, registry: CollectorRegistry):
-        self.folder = Path(folder)
+    def __init__(self, path: PathLike, encoder: Encoder, batcher: Batcher, registry: CollectorRegistry):
+        self.path = Path(path)
         self._encoder = encoder
         self._batcher = batcher
-        self._reading = threading.Lock()
+        self._loading = threading.Lock()
         self._thread = ThreadPoolExecutor(1, "changes")
         self._changes = 0
-        self._seen: Current | None = None
+        self._loaded = self._load()
         gauge = Gauge("jaxwhiten_changes", "Changes of the index that wait or are carried out", registry=registry)
         gauge.set_function(lambda: self._changes)
-        self.current()
+
+    def _load(self) -> Current:
+        index = search.load_index(self.path)
+        query, document = (view_for(index, self._encoder, role) for role in ROLES)
+        return Current(index, query, document)
 
     def current(self) -> Current:
-        """The index, read again if the folder has changed."""
-        with self._reading:
-            stamp = self._stamp()
-            if self._seen is None or stamp != self._seen.stamp:
-                self._seen = self._of(search.load_index(self.folder), stamp)
-            return self._seen
-
-    def _stamp(self) -> tuple[int, ...]:
-        return identity(self.folder / HEADER)
-
-    def _of(self, index: search.Index, stamp: tuple[int, ...]) -> Current:
-        """How texts are encoded for an index; MismatchError if another encoder encoded its texts."""
-        query, document = (view_for(index, self._encoder, role) for role in ROLES)
-        return Current(index, query, document, stamp)
+        """The index, loaded again if another one has replaced it."""
+        with self._loading:
+            if self._loaded.index.database.replaced:
+                self._loaded = self._load()
+            return self._loaded
 
     async def search(self, asked: Search) -> Response:
-        """The documents nearest to a text or a vector, of all or among some IDs; IDs that are not there are counted."""
+        """The documents nearest to a text or a vector, of all or of some; IDs that are not there are counted."""
         current = await asyncio.to_thread(self.current)
-        index = current.index
         if (asked.text is None) == (asked.vector is None):
             raise InputError("Specify either `text` or `vector`.")
         if asked.text is not None:
@@ -82,13 +75,7 @@ class Documents:
         else:
             with np.errstate(over="ignore"):  # infinities are rejected
                 rows = np.array([asked.vector], np.float32)
-        if asked.among is None:
-            (hits,) = await asyncio.to_thread(index.hits, rows, asked.k or 10)
-            return answer({"hits": [hit.record() for hit in hits]})
-        distinct = dict.fromkeys(asked.among)
-        among = [id for id in distinct if id in index.table]
-        (hits,) = await asyncio.to_thread(index.hits, rows, asked.k or 10, among) if among else [[]]
-        return answer({"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)})
+        return answer(await asyncio.to_thread(_found, current.index, rows, asked))
 
     async def add(self, asked: Add) -> Response:
         """Adds documents, with or without IDs of their own. With them, a request may be repeated."""
@@ -98,41 +85,90 @@ class Documents:
         """Replaces the documents of IDs."""
         return await self._changed("update", "replaced", asked)
 
+    async def upsert(self, asked: Upsert) -> Response:
+        """Adds documents, and replaces those whose IDs are there."""
+        return await self._changed("upsert", "added", asked)
+
     async def remove(self, asked: Remove) -> Response:
         """Removes the documents of IDs."""
-        return await self._changed("remove", "removed", asked)
-
-    async def _changed(self, name: str, done: str, asked: Add | Update | Remove) -> Response:
-        """Does a change, and answers how many documents were changed and skipped, and how many there are."""
-        if self._changes == _CHANGES:
-            raise Refused(429, "Too many changes wait: retry later.", wait=5)
-        self._changes += 1
-        try:
-            skipped = 0
-            texts = list[str]()
-            change = Change(name, asked.ids)
-            if not isinstance(asked, Remove):
-                texts, ids, metadata, skipped = without_blank(asked.texts, asked.ids, asked.metadata)
-                if not texts:
-                    raise Refused(422, "texts: all of them are blank.", "texts")
-                current = await asyncio.to_thread(self.current)
-                current.index.check_kept(metadata=metadata)
-                vectors = (await self._batcher.encode(current.document, texts))[0]
-                change = Change(name, ids, texts, vectors, current.document.space, metadata)
+        async with _Turn(self):
+            current = await asyncio.to_thread(self.current)
             loop = asyncio.get_running_loop()
-            size, count = await loop.run_in_executor(self._thread, self._change, change)
-        finally:
-            self._changes -= 1
-        facts = {"documents": size, done: count, "skipped": skipped}
+            count = await loop.run_in_executor(self._thread, current.index.remove, asked.ids)
+        unknown = len({*asked.ids}) - count
+        return answer({"documents": current.index.size, "removed": count, "unknown": unknown})
+
+    async def _changed(self, name: str, done: str, asked: Add | Update | Upsert) -> Response:
+        """Does a change, and answers how many documents were changed and skipped, and how many there are."""
+        async with _Turn(self):
+            texts, ids, metadata, skipped = without_blank(asked.texts, asked.ids, asked.metadata)
+            if not texts:
+                raise Refused(422, "texts: all of them are blank.", "texts")
+            current = await asyncio.to_thread(self.current)
+            index = current.index
+            index.check_kept(metadata=metadata)
+            vectors = (await self._batcher.encode(current.document, texts))[0]
+
+            def change() -> tuple[int, int, int]:
+                """The numbers of documents that were changed, replaced, and that are there."""
+                new = [*range(len(texts))]
+                if name == "add" and ids is not None:
+                    new = [number for number in new if not _is_there(index, ids, texts, metadata, number)]
+                if not new:
+                    return 0, 0, index.size
+                some = [texts[number] for number in new]
+                fields = None if metadata is None else [metadata[number] for number in new]
+                own = None if ids is None else [ids[number] for number in new]
+                replaced = 0
+                if name == "upsert":
+                    replaced = index.upsert(own, vectors[new], documents=some, metadata=fields)
+                elif name == "update":
+                    index.update(own, vectors[new], documents=some, metadata=fields)
+                else:
+                    index.add(vectors[new], ids=own, documents=some, metadata=fields)
+                return len(new), replaced, index.size
+
+            count, replaced, size = await asyncio.get_running_loop().run_in_executor(self._thread, change)
+        facts = {"documents": size, done: count - replaced, "skipped": skipped}
         if name == "add":
             facts["present"] = len(texts) - count
+        if name == "upsert":
+            facts["replaced"] = replaced
         return answer(facts)
 
-    def _change(self, change: Change) -> tuple[int, int]:
-        """The number of documents after a change, and of those that it changed."""
-        index, count = change_folder(self.folder, change, repeated=True)  # a copy: searches go on in the index before
-        stamp = self._stamp()
-        if index.is_in(self.folder):  # or another process has changed it since
-            with self._reading:
-                self._seen = self._of(index, stamp)
-        return index.size, count
+
+class _Turn:
+    """A place in the queue of changes."""
+
+    def __init__(self, documents: Documents):
+        self._documents = documents
+
+    async def __aenter__(self) -> None:
+        if self._documents._changes == _CHANGES:
+            raise Refused(429, "Too many changes wait: retry later.", wait=5)
+        self._documents._changes += 1
+
+    async def __aexit__(self, *error: object) -> None:
+        self._documents._changes -= 1
+
+
+def _found(index: search.Index, rows: np.ndarray, asked: Search) -> dict[str, object]:
+    """The hits of a search, and how many of the IDs are not there."""
+    k = asked.k or 10
+    if asked.among is None:
+        [hits] = index.hits(rows, k, where=asked.where)
+        return {"hits": [hit.record() for hit in hits]}
+    distinct = [*dict.fromkeys(asked.among)]
+    among = index.known(distinct)
+    [hits] = index.hits(rows, k, among, asked.where) if among else [[]]
+    return {"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)}
+
+
+def _is_there(
+    index: search.Index, ids: list[int | str], texts: list[str], metadata: list[Json] | None, number: int
+) -> bool:
+    """Whether the index has a document already, with the same id, text and metadata."""
+    if ids[number] not in index:
+        return False
+    there = index[ids[number]]
+    return (there.text, there.metadata) == (texts[number], None if metadata is None else metadata[number])

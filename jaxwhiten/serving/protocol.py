@@ -73,6 +73,7 @@ class Search(_Asked):
     vector: Vector | None = None
     k: Annotated[int, Field(ge=1, le=10_000)] | None = None
     among: Ids | None = None
+    where: dict[str, JsonValue] | None = None
 
 
 class Add(_Asked):
@@ -89,6 +90,10 @@ class Update(_Asked):
     texts: Texts
     ids: Ids
     metadata: Metadata | None = None
+
+
+class Upsert(Update):
+    """Documents to add, or to replace."""
 
 
 class Remove(_Asked):

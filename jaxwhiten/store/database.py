@@ -155,6 +155,13 @@ class Database:
         with self.lock, other.lock, other.turning():
             self._connection.backup(other._connection)
 
+    def check(self) -> str:
+        """Reads the whole file; FormatError, with the first fault, if SQLite finds one."""
+        [[answer]] = self.rows("PRAGMA integrity_check(1)")
+        if answer != "ok":
+            raise FormatError(f"{self.name}: was damaged after it was written ({answer}). Rebuild it.")
+        return "the whole file"
+
     def close(self) -> None:
         """Closes the file."""
         self._connection.close()

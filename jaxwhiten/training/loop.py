@@ -16,10 +16,10 @@ import jax
 
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.io import PathLike
+from jaxwhiten.locks import locked
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
 from jaxwhiten.runtime.hardware import free_memory, keep_compiled
-from jaxwhiten.search import locked
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
