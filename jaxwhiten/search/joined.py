@@ -86,14 +86,13 @@ class JoinedIndex:
             views = self.views
             if views is None:
                 raise InputError("These indexes have no encoder: pass vectors, or load them with jaxwhiten.load_index.")
-            hits = self.hits(views.queries(texts), k, among, where) if texts else []
-            return hits[0] if isinstance(queries, str) else hits
+            several = self.hits(views.queries(texts), k, among, where) if texts else []
+            return several[0] if isinstance(queries, str) else several
         parts = self._parts(among)
         results = [self.indexes[number].search(queries, k, among=some, where=where) for number, some in parts]
         scores = np.concatenate([scores for scores, _ in results], axis=1)
-        ids = np.concatenate(
-            [self._shifted(part[0], ids) for part, (_, ids) in zip(parts, results, strict=True)], axis=1
-        )
+        pairs = zip(parts, results, strict=True)
+        ids = np.concatenate([self._shifted(number, ids) for (number, _), (_, ids) in pairs], axis=1)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return _taken(scores, best), _taken(ids, best)
 
