@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, make_dataclass
 from typing import Any, ClassVar
 
@@ -52,7 +53,9 @@ class Backend:
         return cls.floats.build(vectors, options, coding.prepare)
 
     @classmethod
-    def read(cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: BackendOptions, header: Header) -> Store:
+    def read(
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: BackendOptions, header: Header
+    ) -> Store:
         """The store of which these are the arrays and tensors; ValueError or KeyError if they contradict the header."""
         kind = cls.floats if header.codes is None else cls.codes
         if kind is None:

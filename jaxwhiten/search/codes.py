@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
@@ -39,7 +41,7 @@ class CodedStore(Store):
 
     @classmethod
     def read(
-        cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: BackendOptions, header: Header
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: BackendOptions, header: Header
     ) -> CodedStore:
         """The reverse of `arrays` and `tensors`; ValueError or KeyError if they contradict the header."""
         return cls(options, prepare, *read_codes(arrays, prepare, tensors, header))
@@ -102,7 +104,7 @@ def coded(vectors: Rows, prepare: Affine, quantiser: Quantiser) -> UInt8[np.ndar
 
 
 def read_codes(
-    arrays: Arrays, prepare: Affine, tensors: Arrays, header: Header
+    arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], header: Header
 ) -> tuple[Quantiser, UInt8[np.ndarray, "n bytes"]]:
     """The quantizer and the codes; ValueError or KeyError if they contradict the header."""
     assert header.codes is not None

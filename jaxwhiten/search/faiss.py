@@ -7,6 +7,7 @@ References:
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -178,7 +179,9 @@ class ListCodes(FaissCodes):
         return store
 
     @classmethod
-    def read(cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: IvfOptions, header: Header) -> ListCodes:
+    def read(
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: IvfOptions, header: Header
+    ) -> ListCodes:
         within("nlist and nprobe", (options.nlist, options.nprobe), 1)  # 0 is chosen when an index is built
         quantiser, codes = read_codes(arrays, prepare, tensors, header)
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))

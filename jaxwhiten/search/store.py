@@ -98,7 +98,7 @@ class FloatStore(Store):
 
     @classmethod
     def read(
-        cls, arrays: Arrays, prepare: Affine, tensors: Arrays, options: BackendOptions, header: Header
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: BackendOptions, header: Header
     ) -> FloatStore:
         """The reverse of `arrays`; ValueError or KeyError if they contradict the header."""
         shape = len(arrays[VECTORS]), header.dimension
