@@ -132,8 +132,9 @@ class _Space:
             warn(f"{self.path}: {counted(damaged, 'damaged vectors')}: recomputing.")
 
     def put(self, rows: np.ndarray, vectors: np.ndarray) -> None:
-        """Takes the vectors of some rows, which `save` writes."""
-        self.vectors[rows] = vectors
+        """Takes the vectors of some rows, which `save` writes; those that are known stay."""
+        new = ~self.known[rows]
+        self.vectors[rows[new]] = vectors[new]
         self.known[rows] = True
 
     def save(self) -> None:
