@@ -18,7 +18,8 @@ from jaxwhiten.io import PathLike, identity
 T = TypeVar("T")
 _SECONDS = 600.0  # that a writer waits for another
 _VALUES = 900  # of a statement at a time; older builds of SQLite take 999
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+# A statement of this library is an error, or a text is not UTF-8, only where the file has other bytes.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR)
 _ROLLED_BACK = "nothing was changed"
 
 
@@ -59,10 +60,11 @@ class Database:
             )
             weakref.finalize(self, self._connection.close)
             self._connection.row_factory = sqlite3.Row
-            if create or path is None:
+            empty = not self._connection.execute("PRAGMA page_count").fetchone()[0]  # before another makes it
+            if self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
+                if not (empty and (create or path is None)):
+                    raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
                 self._connection.execute(f"PRAGMA application_id = {kind}")
-            elif self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
-                raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
         self._identity = self._seen()
 
     def _seen(self) -> tuple[int, ...]:
@@ -81,9 +83,9 @@ class Database:
         """Turns errors of SQLite in the block into FormatError or OutputError, which name the file."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in _DAMAGED:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in _DAMAGED and not isinstance(error, sqlite3.ProgrammingError):
                 raise FormatError(f"{self.name}: cannot be read ({error}). It is damaged: rebuild it.") from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 reason = f"another writer has not ended within {_SECONDS:.0f} s"

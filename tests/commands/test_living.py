@@ -1,7 +1,6 @@
 """`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
 
 import errno
-import functools
 import json
 import os
 import re
@@ -9,7 +8,7 @@ import re
 import pytest
 from filelock import FileLock
 
-from jaxwhiten import Encoder, encoding
+from jaxwhiten import Encoder
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search import index as index_module
@@ -145,7 +144,7 @@ def test_what_was_encoded_before_an_interrupt_is_not_encoded_again(run, index, d
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(store, "together", ending)
-    monkeypatch.setattr(encoding, "EmbeddingStore", functools.partial(store.EmbeddingStore, shard_rows=4))
+    monkeypatch.setattr(store, "BLOCK", 4)
     with pytest.raises(KeyboardInterrupt):
         run("index", table, *words, "-o", index)
     ends.clear()
