@@ -29,8 +29,8 @@ class Database:
     >>> database = Database(None, kind=1)
     >>> database.change(lambda connection: connection.execute("CREATE TABLE words (word)"))  # doctest: +ELLIPSIS
     <sqlite3.Cursor object at ...>
-    >>> database.rows("SELECT count(*) FROM words")[0]["count(*)"]
-    0
+    >>> database.rows("SELECT count(*) FROM words")
+    [(0,)]
 
     Args:
       path: The file; None makes a temporary one.
@@ -59,7 +59,6 @@ class Database:
                 name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True
             )
             weakref.finalize(self, self._connection.close)
-            self._connection.row_factory = sqlite3.Row
             empty = not self._connection.execute("PRAGMA page_count").fetchone()[0]  # before another makes it
             if self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
                 if not (empty and (create or path is None)):
@@ -95,14 +94,16 @@ class Database:
                 reason = str(error)
             raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.") from error
 
-    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """The rows that a statement selects, whose values have names and places."""
+    def rows(self, statement: str, values: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
+        """The rows that a statement selects: tuples or, if `named`, `sqlite3.Row`s."""
         with self.lock, self.turning():
-            return self._connection.execute(statement, values).fetchall()
+            cursor = self._connection.cursor()
+            cursor.row_factory = sqlite3.Row if named else None
+            return cursor.execute(statement, values).fetchall()
 
-    def rows_of(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
+    def rows_of(self, statement: str, values: Sequence[Any], *, named: bool = False) -> list[Any]:
         """The rows that a statement selects which ends with `IN`, for any number of values."""
-        return [row for some in _some(values) for row in self.rows(f"{statement} ({_places(some)})", some)]
+        return [row for some in _some(values) for row in self.rows(f"{statement} ({_places(some)})", some, named=named)]
 
     def guarded(
         self,
@@ -110,7 +111,7 @@ class Database:
         values: Sequence[Any],
         allowed: Callable[..., int],
         progress: tuple[Callable[[], bool], int],
-    ) -> list[sqlite3.Row]:
+    ) -> list[Any]:
         """`rows` of a statement by a user: an authorizer sees what it does, and a callback may end it.
 
         sqlite3.Error for one that is refused, ended or wrong.
