@@ -35,7 +35,7 @@ class Database:
     Args:
       path: The file; None makes a temporary one.
       kind: The `application_id` by which files of this kind are known.
-      create: Whether a file that is missing or empty becomes such a file.
+      create: Whether a file that is missing or empty becomes such a file; who creates it flushes it to the disk.
       read_only: Whether changes are refused.
 
     Raises:
@@ -59,6 +59,8 @@ class Database:
                 name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True
             )
             weakref.finalize(self, self._connection.close)
+            if create or path is None:
+                self._connection.execute("PRAGMA synchronous = OFF")
             empty = not self._connection.execute("PRAGMA page_count").fetchone()[0]  # before another makes it
             if self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
                 if not (empty and (create or path is None)):
