@@ -17,7 +17,7 @@ from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
-from jaxwhiten.search.documents import unique_ids
+from jaxwhiten.search.documents import new_names, unique_ids
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.index import Index, new_index, rows_of, texts_of
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
@@ -170,7 +170,7 @@ def build_index(
         rescore=rescore,
         id_type=id_type(own),
         has_texts=texts is not None,
-        has_metadata=rows is not None,
+        names=None if rows is None else new_names(rows),
         columns=dict(columns or {}),
         notes=[*coding.notes, *store.notes],
         build_seconds=time.perf_counter() - start,

@@ -7,7 +7,8 @@ import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +48,8 @@ class Documents:
         columns = ["row INTEGER PRIMARY KEY", kinds.get(header.id_type, "id TEXT NOT NULL UNIQUE")]
         if header.has_texts:
             columns.append("text TEXT NOT NULL")
-        if header.has_metadata:
-            columns.append("json TEXT")
+        if header.names is not None:
+            columns += ["json TEXT", *map(quoted, header.names)]
         return f"CREATE TABLE documents ({', '.join(columns)})"
 
     def put(
@@ -69,22 +70,27 @@ class Documents:
         if texts is not None:
             columns["text"] = texts
         if metadata is not None:
-            columns |= _columns(metadata, self._names(connection, metadata))
+            columns |= self._columns(metadata, self._extended(connection, metadata))
         names = ", ".join(map(quoted, columns))
         places = ", ".join("?" * len(columns))
         values = zip(*columns.values(), strict=True)
         connection.executemany(f"INSERT OR REPLACE INTO documents ({names}) VALUES ({places})", values)
 
-    def _names(self, connection: sqlite3.Connection, metadata: Sequence[Json]) -> list[str]:
-        """The names of metadata that have columns; those that are new get one."""
-        taken = {name for _, name, *_ in connection.execute("PRAGMA table_xinfo(documents)")}
-        known = {name.lower() for name in taken} | _RESERVED
-        for name in dict.fromkeys(name for row in metadata for name in row):
-            if name and "\0" not in name and name.lower() not in known and len(taken) < _COLUMNS:
-                connection.execute(f"ALTER TABLE documents ADD COLUMN {quoted(name)}")
-                taken.add(name)
-                known.add(name.lower())
-        return sorted(taken - _RESERVED)
+    def _extended(self, connection: sqlite3.Connection, metadata: Sequence[Json]) -> list[str]:
+        """The names that have columns; new ones get one."""
+        present = [name for _, name, *_ in connection.execute("PRAGMA table_xinfo(documents)").fetchall()]
+        new = new_names(metadata, present)
+        for name in new:
+            connection.execute(f"ALTER TABLE documents ADD COLUMN {quoted(name)}")
+        return [name for name in (*present, *new) if name not in _RESERVED]
+
+    def _columns(self, metadata: Sequence[Json], names: Sequence[str]) -> dict[str, list[Any]]:
+        """Metadata as columns: of these names, and of JSON where the usual ones do not say all."""
+        usual = {*(self._header.names or ())}
+        plain = [row.keys() == usual and all(map(_is_plain, row.values())) for row in metadata]
+        pairs = zip(metadata, plain, strict=True)
+        texts = [None if whole else json.dumps(row, ensure_ascii=False) for row, whole in pairs]
+        return {"json": texts} | {name: [_as_column(row.get(name)) for row in metadata] for name in names}
 
     def remove(self, connection: sqlite3.Connection, rows: Sequence[int]) -> None:
         """Removes the documents of rows."""
@@ -100,9 +106,9 @@ class Documents:
 
     def _document(self, row: sqlite3.Row) -> Document:
         metadata = None
-        if self._header.has_metadata:
+        if self._header.names is not None:
             if row["json"] is None:
-                metadata = {name: row[name] for name in row.keys() if name not in _RESERVED}  # noqa: SIM118
+                metadata = {name: row[name] for name in self._header.names}
             else:
                 metadata = json.loads(row["json"])
         return Document(row["id"], row["text"] if self._header.has_texts else None, metadata)
@@ -142,13 +148,15 @@ class Documents:
         return dict(self._database.rows_of("SELECT id, row FROM documents WHERE id IN", wanted))
 
 
-def _columns(metadata: Sequence[Json], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Metadata as columns: of these names, and of JSON where the others do not say all."""
-    same = {*names}
-    plain = [row.keys() == same and all(map(_is_plain, row.values())) for row in metadata]
-    columns = {name: [_as_column(row.get(name)) for row in metadata] for name in names}
-    pairs = zip(metadata, plain, strict=True)
-    return {"json": [None if whole else json.dumps(row, ensure_ascii=False) for row, whole in pairs], **columns}
+def new_names(metadata: Iterable[Json], present: Iterable[str] = ()) -> list[str]:
+    """The names of metadata that can be columns beside those that are present; SQL does not tell their case apart."""
+    known = {name.lower() for name in present} | _RESERVED
+    new = list[str]()
+    for name in dict.fromkeys(chain.from_iterable(metadata)):
+        if name and "\0" not in name and name.lower() not in known and len(known) < _COLUMNS:
+            known.add(name.lower())
+            new.append(name)
+    return new
 
 
 def _is_plain(value: Any) -> bool:

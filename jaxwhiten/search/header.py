@@ -64,10 +64,15 @@ class Header:
     rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
     id_type: str | None  # of the documents' own IDs: "string" or "integer"; None if the index numbers them
     has_texts: bool
-    has_metadata: bool
+    names: list[str] | None  # of the metadata that has columns, in documents that say no more; None without metadata
     columns: Json = field(default_factory=dict)  # of the table that the documents are of: `id`, and a list `keep`
     notes: list[str] = field(default_factory=list)  # for the user: an option was lowered, a sample was taken
     build_seconds: float = bounded(MISSING, 0.0)
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether documents have metadata."""
+        return self.names is not None
 
     @property
     def lists_documents(self) -> bool:
@@ -86,12 +91,12 @@ def create(connection: sqlite3.Connection, header: Header, documents: str) -> No
 
 def read_header(connection: sqlite3.Connection, where: str) -> Header:
     """The header of an index; FormatError if it is missing, damaged or of another version."""
-    [version] = connection.execute("PRAGMA user_version").fetchone()
+    [[version]] = connection.execute("PRAGMA user_version").fetchall()
     io.check_version(where, {"format_version": version})
-    found = connection.execute("SELECT value FROM header WHERE name = 'index'").fetchone()
-    if found is None:
+    texts = [str(text) for (text,) in connection.execute("SELECT value FROM header WHERE name = 'index'").fetchall()]
+    if not texts:
         raise FormatError(f"{where}: contains no header. {_AGAIN}")
-    record = records.parse(str(found[0]), dict[str, Any], where, _AGAIN)
+    record = records.parse(texts[0], dict[str, Any], where, _AGAIN)
     io.check_seal(where, record)
     header: Header = records.from_json(Header, record, where, _AGAIN, others=True)
     if header.encoding is not None:
@@ -120,13 +125,14 @@ def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path | N
 
     ValueError if it was damaged.
     """
-    found = connection.execute("SELECT checksum, data FROM files WHERE name = ?", [name]).fetchone()
-    if found is None:
+    files = connection.execute("SELECT checksum, data FROM files WHERE name = ?", [name]).fetchall()
+    if not files:
         return load(None)
+    [[checksum, data]] = files
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        path.write_bytes(found[1])
-        io.check_sha256(path, found[0])
+        path.write_bytes(data)
+        io.check_sha256(path, checksum)
         return load(path)
 
 

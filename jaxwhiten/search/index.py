@@ -641,7 +641,11 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
             **vars(header), database=database, state=state, fitted=fitted, rescoring=rescoring, location=location
         )
 
-    return database.reading(load)
+    try:
+        return database.reading(load)
+    except BaseException:
+        database.close()  # whoever keeps the error does not keep the file
+        raise
 
 
 def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:

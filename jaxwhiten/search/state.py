@@ -203,8 +203,8 @@ class State:
             store = self.store.extended({name: Pages(connection, name).read(known) for name in names})
         else:
             store = self.store
-        numbered = connection.execute("SELECT 1 FROM arrays WHERE name = ?", [ROWS]).fetchone()
-        if numbered is None:
+        numbered = connection.execute("SELECT 1 FROM arrays WHERE name = ?", [ROWS]).fetchall()
+        if not numbered:
             rows = None
         elif self.rows is None:
             rows = Pages(connection, ROWS).read()

@@ -61,8 +61,8 @@ class Database:
             weakref.finalize(self, self._connection.close)
             if create or path is None:
                 self._connection.execute("PRAGMA synchronous = OFF")
-            empty = not self._connection.execute("PRAGMA page_count").fetchone()[0]  # before another makes it
-            if self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
+            empty = self.rows("PRAGMA page_count") == [(0,)]  # before another makes it
+            if self.rows("PRAGMA application_id") != [(kind,)]:
                 if not (empty and (create or path is None)):
                     raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
                 self._connection.execute(f"PRAGMA application_id = {kind}")

@@ -74,17 +74,19 @@ class Pages(NamedTuple):
 
     def _layout(self) -> tuple[np.dtype, int, int]:
         """The type of a row, the number of rows, and that of a page."""
-        found = self.connection.execute("SELECT dtype, shape, rows FROM arrays WHERE name = ?", [self.name]).fetchone()
-        if found is None:
+        select = "SELECT dtype, shape, rows FROM arrays WHERE name = ?"
+        layouts = self.connection.execute(select, [self.name]).fetchall()
+        if not layouts:
             raise FormatError(f"{self.name}: no such array in the file. Rebuild it.")
         with turning(FormatError, f"{self.name}: cannot be read ({REASON}). Rebuild it.", ValueError, TypeError):
-            row = np.dtype((np.dtype(found[0]), tuple(json.loads(found[1]))))
-            return row, int(found[2]), max(1, _BYTES // row.itemsize)
+            [[dtype, shape, rows]] = layouts
+            row = np.dtype((np.dtype(dtype), tuple(json.loads(shape))))
+            return row, int(rows), max(1, _BYTES // row.itemsize)
 
     def _page(self, number: int) -> bytes:
         where = [self.name, number]
         page = self.connection.execute("SELECT checksum, data FROM pages WHERE name = ? AND number = ?", where)
-        checksum, data = page.fetchone() or (None, b"")
+        [[checksum, data]] = page.fetchall() or [(None, b"")]
         if zlib.crc32(data) != checksum:
             raise self._damaged(number)
         return bytes(data)

@@ -1,14 +1,12 @@
 """Indexes that keep codes: the same answers on FAISS, on JAX and from the file alone; every code behind one option."""
 
-import json
-
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
-from jaxwhiten.codes import SpectrumCode, UBinary, make_code
-from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.codes import SpectrumCode, make_code
+from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.search import build_index, faiss_scans, load_index
 from jaxwhiten.search import faiss as faiss_backend
 from jaxwhiten.whitening import Moments, Whitening
@@ -79,10 +77,9 @@ def test_codes_that_are_there_are_stored_unchanged(codes, vectors, queries):
 def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes, vectors):
     how = {"codes": codes, **({"bytes": 8} if codes == "spectrum" else {})}
     index = build_index(vectors, "faiss-ivf", nlist=8, nprobe=1, **how)
-    centers, lists = index.store.scan.centers, index.store.rows()["lists.npy"]
-    index.remove(np.flatnonzero(lists == 3)[:5])
+    centers, lists = index.store.scan.centers, index.store.arrays["lists"]
     index.add(vectors[:7])
-    lists = index.store.rows()["lists.npy"]
+    lists = index.store.arrays["lists"]
     found = index.store.scan.search(centers, index.size)
     assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
 
@@ -98,11 +95,6 @@ def test_saved_and_loaded_it_is_the_same_index(backend, code, vectors, queries, 
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
     assert loaded.fitted.distortion_ == pytest.approx(code.distortion_)
     assert loaded.fitted.n_samples_seen_ == N
-    about = ("header", "fitted")
-    stored = sum(f.stat().st_size for f in (tmp_path / "index").iterdir() if not f.name.startswith(about))
-    assert stored == pytest.approx(index.nbytes, rel=0.02)
-    header = json.loads((tmp_path / "index" / "header.json").read_text())
-    assert header["codes"] == index.codes
 
 
 @pytest.mark.parametrize("codes", ["int8", "uint8", "binary", "ubinary"])
@@ -185,11 +177,6 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
     code = make_code("ubinary").fit(Whitening.from_moments(Moments().update(vectors), provenance={"fingerprint": "a"}))
     with pytest.raises(MismatchError, match="not in the space of the code: expected other weights"):
         build_index(vectors, "jax", codes=code, encoding={"fingerprint": "b"})
-    index = build_index(vectors, "jax", codes=UBinary().fit(vectors))
-    index.codes = index.codes | {"bytes": 5}
-    index.save(tmp_path)
-    with pytest.raises(FormatError, match="codes is uint8 of shape"):
-        load_index(tmp_path)
 
 
 def test_a_code_of_whitened_vectors_takes_no_vectors_that_are_only_pooled(tiny_model):

@@ -25,7 +25,6 @@ for number in range(255, 1100, step):
     rows += new
     if number % 3 == 0:
         index.update(rows[:1], x[rows[:1]])
-        rows.append(rows.pop(0))
     if number % 50 == 0:
         index.remove([rows.pop(99)])
 assert index.ids.tolist() == rows

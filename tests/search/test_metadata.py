@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import InputError, MismatchError
-from jaxwhiten.search import Hit, build_index, load_index, saved
-from jaxwhiten.search.text import Change
+from jaxwhiten.errors import InputError
+from jaxwhiten.search import Hit, build_index, load_index
 
 pytest.importorskip("faiss")
 VECTORS = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
@@ -19,36 +18,22 @@ def made(rows=range(40), **options):
 
 
 def check(index):
-    for row, id in enumerate(index.ids):
+    for id in index.ids:
         (hit,) = index.hits(VECTORS[[int(id[1:])]], 1)[0]
-        assert (hit.id, hit.metadata) == (id, index.metadata[row])
+        assert (hit.id, hit.metadata) == (id, index[id].metadata)
     return index
 
 
 @pytest.mark.parametrize("options", [{}, {"bytes": 4}], ids=["floats", "codes"])
-def test_it_follows_its_document(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(saved, "_FEW", 0)
+def test_it_follows_its_document(options, tmp_path):
     index = check(made(**options))
-    index.save(tmp_path)
+    index.save(tmp_path / "docs.db")
     index.add(VECTORS[40:44], ids=[f"d{row}" for row in range(40, 44)], metadata=ROWS[40:44])
     index.remove(["d3", "d41"])
     index.update(["d7"], VECTORS[7:8], metadata=[{"new": "é"}])
-    assert index.metadata_of("d7") == {"new": "é"}
-    index.save(tmp_path)
-    again = check(load_index(tmp_path))
-    assert list(again.metadata) == list(index.metadata)
-    again.save(tmp_path, compact=True)
-    check(load_index(tmp_path))
-
-
-def test_shards_have_it_all_or_none(tmp_path):
-    made(range(30)).save(tmp_path / "a")
-    made(range(30, 60)).save(tmp_path / "b")
-    build_index(VECTORS[:4], ids=list("wxyz")).save(tmp_path / "c")
-    both = check(load_index([tmp_path / "a", tmp_path / "b"]))
-    assert both.metadata[59] == ROWS[59]
-    with pytest.raises(MismatchError, match="differ in metadata"):
-        load_index([tmp_path / "a", tmp_path / "c"])
+    assert index["d7"].metadata == {"new": "é"}
+    again = check(load_index(tmp_path / "docs.db"))
+    assert list(again) == list(index)
 
 
 def test_what_is_no_json_is_refused():
@@ -74,13 +59,6 @@ def test_a_change_brings_it_as_the_index_keeps_it():
     with pytest.raises(InputError, match="stores no metadata: omit `metadata`"):
         build_index(VECTORS).add(VECTORS[:1], metadata=[{}])
     assert index.size == 40
-
-
-def test_a_repeated_change_is_known_by_it():
-    index = build_index(VECTORS[:2], ids=["a", "b"], documents=["x", "y"], metadata=ROWS[:2])
-    change = Change("add", ["a", "b"], ["x", "y"], VECTORS[:2], None, [ROWS[0], {"other": 1}])
-    assert change.beyond(index).ids == ["b"]
-    assert change.beyond(index).metadata == [{"other": 1}]
 
 
 def test_a_record_of_a_hit_has_it_if_there_is_some():

@@ -19,8 +19,8 @@ def encoder(tiny_model):
 def index(encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("index")
     vectors = encoder.encode(SENTENCES, pooling="cls")
-    build_index(vectors, "jax", encoding=encoder.encoding("cls"), documents=SENTENCES).save(folder)
-    return load_index(folder)
+    build_index(vectors, "jax", encoding=encoder.encoding("cls"), documents=SENTENCES).save(folder / "docs.db")
+    return load_index(folder / "docs.db")
 
 
 def test_a_sentence_finds_itself_under_the_pooling_of_the_index(index, encoder):

@@ -1,0 +1,333 @@
+"""The file of an index: what it holds, who else reads it, and every damage, behind checksums that were mended."""
+
+import copy
+import json
+import math
+import shutil
+import sqlite3
+import warnings
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening
+from jaxwhiten.commands import cli
+from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.io import load_tensors, save_tensors, seal
+from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search.header import get_file, put_file
+from jaxwhiten.search.prepare import KIND, TRANSFORM
+from jaxwhiten.store import Pages
+from tests.tiny import SENTENCES
+
+N, D = 200, 16
+VECTORS = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
+ENCODING = {"model": "m", "fingerprint": "f00", "pooling": "mean", "max_length": 64, "mine": 3}
+KINDS = {
+    "jax": {},
+    "faiss-flat": {},
+    "jax codes": {"bytes": 6, "rescore": "float16"},
+    "jax ubinary": {"codes": "ubinary"},
+    "faiss-flat codes": {"bytes": 6, "rescore": "int8"},
+    "faiss-flat int8": {"codes": "int8"},
+    "faiss-flat whitened": {"bytes": 6, "whitening": Whitening(14).fit(VECTORS)},
+    "faiss-ivf": {"bytes": 6, "nlist": 4, "nprobe": 2},
+}
+MISSING = object()
+WRONG = [MISSING, None, True, 0, -1, 7, 2**31, 10**30, 10**400, 0.5, math.nan, math.inf, 1e308]
+WRONG += ["", "abc", "../x", "a\0b", "\ud800", "é" * 5000, [], [1], [None], {}, {"name": 5}, {"a": {"b": []}}]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    root = tmp_path_factory.mktemp("whole")
+    for kind, options in KINDS.items():
+        if kind.startswith("faiss"):
+            pytest.importorskip("faiss")
+        texts = list(map(str, range(N)))
+        build_index(VECTORS, kind.split()[0], documents=texts, encoding=ENCODING, **options).save(root / kind)
+    return root
+
+
+@pytest.fixture
+def copied(files, tmp_path):
+    return lambda kind: shutil.copy(files / kind, tmp_path / "docs.db")
+
+
+def edit(path, work):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return work(connection)
+
+
+def header_of(path):
+    return edit(path, lambda c: json.loads(c.execute("SELECT value FROM header WHERE name = 'index'").fetchone()[0]))
+
+
+def put_header(path, header):
+    text = json.dumps(seal(header))
+    edit(path, lambda c: c.execute("UPDATE header SET value = ? WHERE name = 'index'", [text]))
+
+
+def found(path):
+    return load_index(path).search(VECTORS[:3], 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_it_is_the_same_index(kind, files, tmp_path):
+    index = load_index(files / kind)
+    index.save(tmp_path / "again.db")
+    for one in (index, load_index(tmp_path / "again.db"), load_index(files / kind, read_only=True)):
+        assert [document.text for document in one] == list(map(str, range(N)))
+        np.testing.assert_array_equal(one.search(VECTORS[:3], 3)[1], found(files / kind)[1])
+    assert index.path == tmp_path / "again.db"
+    with pytest.raises(InputError, match="read_only=True"):
+        load_index(files / kind, read_only=True).remove([1])
+
+
+def test_every_sqlite_reads_it(copied):
+    path = copied("faiss-flat")
+    rows = edit(path, lambda c: c.execute("SELECT id, text FROM documents WHERE id > 196").fetchall())
+    assert rows == [(number, str(number)) for number in range(197, 200)]
+    assert edit(path, lambda c: c.execute("PRAGMA integrity_check").fetchone()) == ("ok",)
+
+
+ODD = {
+    "fewer": lambda x: x[:-1],
+    "more": lambda x: np.concatenate([x, x]),
+    "cut": lambda x: x[..., :-1],
+    "flat": lambda x: x.reshape(-1, *[1] * x.ndim),
+    "of another type": lambda x: x.astype(np.int16),
+    "missing": None,
+}
+BEYOND = {"beyond": lambda x: x + 1, "below zero": lambda x: x - 1, "far beyond": lambda x: x + np.int32(2**30)}
+NAN = {"not finite": lambda x: np.concatenate([x[..., :1] * np.nan, x[..., 1:]], axis=-1)}
+
+
+def changed_array(connection, name, change):
+    pages = Pages(connection, name)
+    if change is None:
+        connection.execute("DELETE FROM arrays WHERE name = ?", [name])
+    else:
+        pages.write(np.ascontiguousarray(change(pages.read())))
+
+
+def changed_tensor(connection, name, change):
+    tensors = get_file(connection, TRANSFORM, lambda path: dict(load_tensors(path, kind=KIND)[0]))
+    tensors[name] = None if change is None else np.ascontiguousarray(change(np.array(tensors[name])))
+    kept = {key: value for key, value in tensors.items() if value is not None}
+    put_file(connection, TRANSFORM, lambda path: save_tensors(path, kept, kind=KIND, header={}))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_and_tensors_that_do_not_fit_are_refused(kind, copied):
+    path = copied(kind)
+    tensors = list(load_index(path).store.tensors)
+    if load_index(path).whitening:
+        tensors += ["shift", "weight", "bias"]
+    work = []
+    for name in load_index(path).store.arrays:
+        changes = {
+            what: change
+            for what, change in ODD.items()
+            if len(load_index(path).store.arrays) > 1 or what not in ("fewer", "more")
+        }
+        work += [(changed_array, name, what, change) for what, change in changes.items()]
+        if name == "lists":
+            work += [(changed_array, name, what, change) for what, change in BEYOND.items()]
+    for name in tensors:
+        if name not in ("mean", "rotation", "offset") or ("ubinary" not in kind and "int8" not in kind):
+            work += [(changed_tensor, name, what, change) for what, change in (ODD | NAN).items()]
+    accepted = []
+    for change, name, what, how in work:
+        path = copied(kind)
+        edit(path, lambda c, name=name, how=how, change=change: change(c, name, how))
+        try:
+            found(path)
+            accepted.append((name, what))
+        except FormatError:
+            pass
+    assert accepted == []
+
+
+@pytest.mark.parametrize("kind", ["jax", "faiss-ivf"])
+def test_a_flipped_byte_is_reported_with_its_page(kind, copied):
+    path = copied(kind)
+    pages = edit(path, lambda c: c.execute("SELECT name, number FROM pages").fetchall())
+    assert {name for name, _ in pages} == set(load_index(path).store.arrays)
+    for name, number in pages:
+        path = copied(kind)
+        flipped = "CAST(substr(data, 1, 9) || x'a7' || substr(data, 11) AS BLOB)"
+        statement = f"UPDATE pages SET data = {flipped} WHERE (name, number) = (?, ?)"
+        edit(path, lambda c, values=(statement, (name, number)): c.execute(*values))
+        with pytest.raises(FormatError, match=f"page {number} of {name}"):
+            load_index(path)
+    path = copied(kind)
+    edit(path, lambda c: c.execute("UPDATE files SET checksum = 'x'"))
+    if kind != "jax":
+        with pytest.raises(FormatError, match="checksum does not match"):
+            load_index(path)
+    path = copied(kind)
+    edit(path, lambda c: c.execute("UPDATE header SET value = replace(value, 'f00', 'f01')"))
+    with pytest.raises(FormatError, match="checksum does not match"):
+        load_index(path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_damaged_file_is_read_or_reported(damage, copied):
+    data, rng = bytearray(copied("faiss-flat int8").read_bytes()), np.random.default_rng(0)
+    expected, refused = found(copied("faiss-flat int8"))[1], 0
+    for _ in range(60):
+        some = bytearray(data)
+        if damage == "cut":
+            some = some[: rng.integers(1, len(some))]
+        else:
+            some[rng.integers(0, len(some))] ^= 1 << rng.integers(0, 8)
+        path = copied("faiss-flat int8")
+        path.write_bytes(some)
+        try:
+            load_index(path).hits(VECTORS[:3], 3)
+            np.testing.assert_array_equal(found(path)[1], expected)
+        except FormatError:
+            refused += 1
+    assert refused > (40 if damage == "cut" else 5)
+
+
+# What another index could say of the same files.
+OTHERS = {
+    ("rescore",): [None],
+    ("normalize",): [False],
+    ("options", "approximate"): [True],
+    ("id_type",): ["", "abc", "../x", "é" * 5000],
+    ("has_texts",): [False],
+    ("names",): [[]],
+    ("codes", "length"): [0.5, 1, True, 7, 2**31, 10**30, 1e308],  # by which a scan stretches queries
+}
+
+
+def entries(header, depth=2):
+    """The paths of all entries."""
+    for name, value in header.items():
+        if name != "checksum":
+            yield (name,)
+            if isinstance(value, dict) and depth:
+                yield from ((name, *rest) for rest in entries(value, depth - 1))
+
+
+def changed(header, path, value):
+    header = copy.deepcopy(header)
+    place = header
+    for name in path[:-1]:
+        place = place[name]
+    place.pop(path[-1], None)
+    if value is not MISSING:
+        place[path[-1]] = value
+    return header
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_entry_with_every_wrong_value(kind, copied):
+    path = copied(kind)
+    scores, ids = found(path)
+    header, refused, cases = header_of(path), 0, 0
+    paths = [*entries(header), ("more",), ("encoding", "folder"), ("encoding", "engine"), ("options", "seed")]
+    for place, where in enumerate(paths):
+        for value in WRONG[(place + list(KINDS).index(kind)) % 3 :: 3]:  # in some kind of index each
+            if value in OTHERS.get(where, ()):
+                continue
+            cases += 1
+            put_header(path, changed(header, where, value))
+            try:
+                got = found(path)
+            except FormatError:
+                refused += 1
+                continue
+            np.testing.assert_allclose(got[0], scores, rtol=1e-6, err_msg=f"{where}: {value!r:.80}")
+            np.testing.assert_array_equal(got[1], ids)
+    assert 0.6 * cases < refused < cases
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("jax", {"codes": {"name": "spectrum", "bytes": 8}}),
+        ("faiss-flat", {"codes": {"name": 5}}),
+        ("faiss-flat", {"backend": "faiss-iwf", "options": {}}),
+        ("faiss-flat", {"backend": "faiss-ivf", "options": {}}),
+        ("faiss-flat codes", {"codes": None}),
+        ("faiss-flat codes", {"backend": "faiss-ivf", "options": {"nlist": 4, "nprobe": 4}}),
+        ("faiss-ivf", {"options": {"nlist": 5, "nprobe": 4}}),
+        ("jax codes", {"rescore": "float64"}),
+        ("jax", {"build_seconds": None}),
+        ("jax", {"encoding": {}}),
+    ],
+)
+def test_one_index_said_to_be_another(kind, change, copied, capsys):
+    path = copied(kind)
+    put_header(path, header_of(path) | change)
+    with pytest.raises(FormatError):
+        load_index(path)
+    assert cli.main(["verify", str(path)]) == 1
+    assert f"FAIL {path}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", ["model", "folder", "fingerprint", "pooling", "max_length", "engine", "prompt"])
+def test_a_search_by_a_strange_encoding_is_answered_or_refused(entry, tiny_model, tmp_path, capsys):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
+    path = tmp_path / "docs.db"
+    encoder.index(SENTENCES[:3], backend="jax").save(path)
+    header = header_of(path)
+    for value in [MISSING, None, 0, 7, 10**30, "", "abc", "../x", "a\0b", "\ud800", "é" * 5000, [], {}]:
+        put_header(path, changed(header, ("encoding", entry), value))
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"):
+            patch.setenv("HF_HUB_OFFLINE", "1")
+            code = cli.main(["search", str(path), "a guitar"])
+        err = capsys.readouterr().err
+        assert (code, err) == (0, "") or (code in (1, 2) and err.startswith("error: ") and err.count("\n") == 1), value
+
+
+def test_backends_read_each_other(copied):
+    """The codes of a flat scan are those of JAX: the header alone decides who searches them."""
+    pytest.importorskip("faiss")
+    for kind, other in (("faiss-flat codes", "jax"), ("jax codes", "faiss-flat")):
+        path = copied(kind)
+        expected = found(path)
+        options = {"approximate": False, "recall_target": 0.95} if other == "jax" else {}
+        put_header(path, header_of(path) | {"backend": other, "options": options})
+        np.testing.assert_allclose(found(path)[0], expected[0], atol=1e-5)
+
+
+def test_what_is_no_index_is_refused_and_not_replaced(copied, tmp_path):
+    index = load_index(copied("jax"))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "thesis.txt").write_text("years of work " * 9)
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    newer = shutil.copy(copied("jax"), tmp_path / "newer.db")
+    edit(newer, lambda c: c.execute("PRAGMA user_version = 2"))
+    reasons = {
+        "nowhere": "no such file",
+        "folder": "is a folder",
+        "thesis.txt": "not a database",
+        "other.db": "not one",
+    }
+    for name, reason in (reasons | {"newer.db": "version 2"}).items():
+        with pytest.raises(FormatError, match=reason):
+            load_index(tmp_path / name)
+    for name, reason in (("folder", "is a folder"), ("thesis.txt", "another kind"), ("other.db", "another kind")):
+        with pytest.raises(InputError, match=reason):
+            index.save(tmp_path / name)
+    assert (tmp_path / "thesis.txt").read_text().startswith("years")
+
+
+def test_an_index_that_replaces_another_is_noticed(copied, tmp_path):
+    first = load_index(copied("jax"))
+    build_index(VECTORS[:9], "jax").save(tmp_path / "docs.db")
+    with pytest.raises(MismatchError, match="load it again"):
+        first.search(VECTORS[:1], 1)
+    with pytest.raises(MismatchError, match="was replaced"):
+        first.add(VECTORS[:1], documents=["x"])
+    assert load_index(tmp_path / "docs.db").size == 9
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["docs.db"]
