@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import column_values
-from jaxwhiten.errors import InputError, check_counts
+from jaxwhiten.errors import REASON, FormatError, InputError, check_counts, turning
 from jaxwhiten.search.header import Header
 from jaxwhiten.store import Database, delete, quoted
 from jaxwhiten.types import IdsLike, Int64, Json, Shaped
@@ -102,16 +102,17 @@ class Documents:
         if not self._header.lists_documents:
             return {row: Document(row) for row in rows}
         found = self._database.rows_of("SELECT * FROM documents WHERE row IN", rows, named=True)
-        return {row["row"]: self._document(row) for row in found}
+        return {row[0]: self._document(row) for row in found}
 
     def _document(self, row: sqlite3.Row) -> Document:
         metadata = None
-        if self._header.names is not None:
-            if row["json"] is None:
-                metadata = {name: row[name] for name in self._header.names}
-            else:
+        where = f"{self._database.name}: a document cannot be read ({REASON}). Rebuild the index."
+        with turning(FormatError, where, LookupError, ValueError, TypeError):
+            if self._header.names is not None and row["json"] is not None:
                 metadata = json.loads(row["json"])
-        return Document(row["id"], row["text"] if self._header.has_texts else None, metadata)
+            elif self._header.names is not None:
+                metadata = {name: row[name] for name in self._header.names}
+            return Document(row["id"], row["text"] if self._header.has_texts else None, metadata)
 
     def all(self) -> Iterator[Document]:
         """The documents in the order of their rows."""
@@ -120,7 +121,7 @@ class Documents:
             "SELECT * FROM documents WHERE row > ? ORDER BY row LIMIT ?", [last, _BLOCK], named=True
         ):
             yield from map(self._document, block)
-            last = block[-1]["row"]
+            last = block[-1][0]
 
     def ids(self, rows: Int64[np.ndarray, ...]) -> Shaped[np.ndarray, ...]:
         """The ids of rows that are there: int64, or strings as objects. Row −1 has the id −1, or None of strings."""

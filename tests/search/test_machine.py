@@ -34,7 +34,7 @@ KINDS = {
     "faiss codes, rescored": ("faiss-flat", {"codes": CODE, "rescore": "float16"}),
     "faiss lists": ("faiss-ivf", {"codes": CODE, "nlist": 2, "nprobe": 2}),
     "jax floats": ("jax", {}),
-    "jax codes, rescored": ("jax", {"codes": CODE, "rescore": "int8"}),
+    "jax codes, rescored": ("jax", {"codes": CODE, "rescore": "float16"}),
 }
 numbers = st.lists(st.integers(0, len(POOL) - 1), min_size=1, max_size=6, unique=True)
 
