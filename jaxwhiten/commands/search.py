@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--among FILE", "search only the documents whose IDs are in this file, one per line", type=Source)
     where = "search only documents for which this holds, of --id and --keep, such as \"date >= '2024'\" (SQL)"
     add(parser, "--where CONDITION", where)
+    add(parser, "--hybrid", "rank by the words of the query, too")
     add(parser, "--model MODEL", "current location of the encoder, if it has moved", type=Source)
     add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")
     add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results", type=Source)
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> Iterator[Report]:
     # From stdin, each query is answered before the next is read.
     for query in args.query or (line.strip() for line in stdin_lines() if not is_blank(line)):
         query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
-        hits = index.search(query, k, among=among, where=args.where)
+        hits = index.search(query, k, among=among, where=args.where, hybrid=args.hybrid)
         if reranker:
             hits = rerank_hits(reranker, query, hits)[: args.k]
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]

@@ -69,6 +69,7 @@ def build_index(
     rescore: str | None = None,
     tuned: bool | None = None,
     like: Index | None = None,
+    words: bool = True,
     columns: Fields | None = None,
     encoders: Views | None = None,
     **options: Any,
@@ -101,6 +102,7 @@ def build_index(
         By default as recorded in `encoding`, or by vectors that know their encoder; of an unknown one it is assumed.
       like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
         searches both as one; only `encoding`, `documents`, `ids` and `metadata` can be passed with it.
+      words: Whether the words of `documents` are indexed for hybrid search, where Python's SQLite has FTS5.
       encoders: What encodes texts for the index, for searches by texts.
       columns: Where the documents are from: `id`, the name of the column of their ids, and `keep`, those of metadata.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
@@ -170,6 +172,7 @@ def build_index(
         rescore=rescore,
         id_type=id_type(own),
         has_texts=texts is not None,
+        has_words=texts is not None and words,
         names=None if rows is None else new_names(rows),
         columns=dict(columns or {}),
         notes=[*coding.notes, *store.notes],

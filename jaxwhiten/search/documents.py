@@ -60,7 +60,7 @@ class Documents:
         texts: Sequence[str] | None,
         metadata: Sequence[Json] | None,
     ) -> None:
-        """Writes documents; those that had these rows are replaced."""
+        """Writes documents of new rows."""
         if not self._header.lists_documents:
             return
         columns: dict[str, Sequence[Any]] = {"row": rows}
@@ -74,7 +74,7 @@ class Documents:
         names = ", ".join(map(quoted, columns))
         places = ", ".join("?" * len(columns))
         values = zip(*columns.values(), strict=True)
-        connection.executemany(f"INSERT OR REPLACE INTO documents ({names}) VALUES ({places})", values)
+        connection.executemany(f"INSERT INTO documents ({names}) VALUES ({places})", values)
 
     def _extended(self, connection: sqlite3.Connection, metadata: Sequence[Json]) -> list[str]:
         """The names that have columns; new ones get one."""

@@ -64,6 +64,7 @@ class Header:
     rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
     id_type: str | None  # of the documents' own IDs: "string" or "integer"; None if the index numbers them
     has_texts: bool
+    has_words: bool  # whether the words of texts are indexed, for hybrid search
     names: list[str] | None  # of the metadata that has columns, in documents that say no more; None without metadata
     columns: Json = field(default_factory=dict)  # of the table that the documents are of: `id`, and a list `keep`
     notes: list[str] = field(default_factory=list)  # for the user: an option was lowered, a sample was taken

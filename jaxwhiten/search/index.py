@@ -6,6 +6,7 @@ table of the documents. A change is a transaction of it, whoever makes it.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Sized
@@ -41,6 +42,16 @@ from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.state import State, version_of
 from jaxwhiten.search.store import Arrays, Store
 from jaxwhiten.search.where import Where, rows_where
+from jaxwhiten.search.words import (
+    BY_WORDS,
+    NEAREST,
+    bm25,
+    create_words,
+    frequencies_of,
+    fused,
+    has_words,
+    rows_with,
+)
 from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
 from jaxwhiten.store import Database, replacing
 from jaxwhiten.terminal import counted
@@ -288,6 +299,7 @@ class Index(Header):
             replaced = len(known)
             new = iter(range(state.next, state.next + len(vectors)))
             rows = [*new] if own is None else [known[id] if id in known else next(new) for id in own]
+            self.documents.remove(connection, [*known.values()])
             self.documents.put(connection, rows, own, texts, rows_of_metadata)
             if self.rescoring is not None:
                 self.rescoring.put(connection, np.array(rows), vectors)
@@ -373,10 +385,18 @@ class Index(Header):
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
     @overload
-    def search(self, queries: str, k: int = 10, *, among: IdsLike = None, where: Where | None = None) -> list[Hit]: ...
+    def search(
+        self, queries: str, k: int = 10, *, among: IdsLike = None, where: Where | None = None, hybrid: bool = False
+    ) -> list[Hit]: ...
     @overload
     def search(
-        self, queries: list[str] | tuple[str, ...], k: int = 10, *, among: IdsLike = None, where: Where | None = None
+        self,
+        queries: list[str] | tuple[str, ...],
+        k: int = 10,
+        *,
+        among: IdsLike = None,
+        where: Where | None = None,
+        hybrid: bool = False,
     ) -> list[list[Hit]]: ...
     @overload
     def search(
@@ -396,6 +416,7 @@ class Index(Header):
         prepared: bool = False,
         among: IdsLike = None,
         where: Where | None = None,
+        hybrid: bool = False,
     ) -> Any:
         """The k best documents of each query.
 
@@ -411,6 +432,8 @@ class Index(Header):
           where: A filter of the documents to search, by their `id`, `text` and the names of their metadata: an
             expression of SQL, such as `"date >= '2024-01-01' AND lang = 'en'"`, or conditions that all hold, such as
             `{"date": {"gte": "2024-01-01"}, "lang": ["en", "de"]}` with `eq`, `ne`, `gt`, `gte`, `lt`, `lte` and `in`.
+          hybrid: Whether the words of texts count, too: 50 documents with their three rarest words join the 100 nearest
+            ones, and are ranked by BM25 and by cosine. Scores are the sums of reciprocal ranks, 1 / (60 + rank).
 
         Returns:
           For a text, `Hit`s, best first; for several, a list of them each. For vectors, scores, best first, and ids:
@@ -419,26 +442,39 @@ class Index(Header):
           score −inf and id −1, or None if ids are strings.
         """
         if isinstance(queries, str) or (isinstance(queries, list | tuple) and not are_rows(queries)):
-            return self._of_texts(queries, k, among, where)
+            return self._of_texts(queries, k, among, where, hybrid)
+        if hybrid:
+            raise InputError("`hybrid` compares words: pass texts, or omit it.")
         scores, rows = self._search(queries, k, prepared, among, where)
         return scores, self.documents.ids(rows)
 
-    def _of_texts(self, queries: RowsLike, k: int, among: IdsLike, where: Where | None) -> Any:
+    def _of_texts(self, queries: RowsLike, k: int, among: IdsLike, where: Where | None, hybrid: bool) -> Any:
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
         self.check_k(k)
         if self.views is None:
             raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        hits = self.hits(self.views.queries(texts), k, among, where) if texts else []
+        some = texts if hybrid else None
+        hits = self.hits(self.views.queries(texts), k, among, where, some) if texts else []
         if isinstance(queries, str):
             return hits[0]
         return hits
 
-    def hits(self, queries: RowsLike, k: int, among: IdsLike = None, where: Where | None = None) -> list[list[Hit]]:
-        """`search` with results as `Hit`s, which include the texts."""
+    def hits(
+        self,
+        queries: RowsLike,
+        k: int,
+        among: IdsLike = None,
+        where: Where | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> list[list[Hit]]:
+        """`search` of vectors with results as `Hit`s, which include the texts; `hybrid` by the queries' `texts`."""
         while True:
             state = self._current()
-            scores, rows = self._search(queries, k, among=among, where=where)
-            documents = self.documents.fetch(np.unique(rows[rows >= 0]).tolist())
+            if texts is None:
+                scores, rows = self._search(queries, k, among=among, where=where)
+                documents = self.documents.fetch(np.unique(rows[rows >= 0]).tolist())
+            else:
+                scores, rows, documents = self._hybrid(state, queries, texts, k, among, where)
             if self._current() is state:  # else a document may be gone
                 break
         return [
@@ -449,6 +485,46 @@ class Index(Header):
             ]
             for columns in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
+
+    def _hybrid(
+        self,
+        state: State,
+        queries: RowsLike,
+        texts: Sequence[str],
+        k: int,
+        among: IdsLike,
+        where: Where | None,
+    ) -> tuple[np.ndarray, np.ndarray, dict[int, Document]]:
+        """Scores, rows and documents by vectors and words."""
+        if not self.has_words:
+            raise InputError("`hybrid`: the index has no words: build it with texts and words=True, or omit it.")
+        self.check_k(k)
+        check_counts("texts", len(texts), "queries", len(queries))
+        chosen = self._chosen(state, among, where)
+        near = self._search(queries, max(NEAREST, k), among=among, where=where)[1]
+        shape = len(texts), min(k, state.size)
+        scores = np.full(shape, -np.inf)
+        rows = np.full(shape, -1, np.int64)
+        documents = dict[int, Document]()
+        for number, text in enumerate(texts):
+            frequencies = frequencies_of(self.database, text, state.size)
+            more = rows_with(self.database, frequencies, state.size)
+            if chosen is not None:
+                more = more[np.isin(more, state.rows_at(chosen))]
+            some = np.concatenate([near[number][near[number] >= 0], more[:BY_WORDS]])
+            positions = state.positions(some)
+            if not len(positions):
+                continue
+            query = np.ascontiguousarray(queries[number : number + 1], np.float32)
+            [cosines], [found] = self._ranked(state, query, len(positions), False, positions)
+            there = self.documents.fetch(found.tolist())
+            documents |= there
+            kept = np.isin(found, [*there])
+            both = fused(cosines[kept], bm25(frequencies, state.size, [there[row] for row in found[kept].tolist()]))
+            best = np.argsort(-both, kind="stable")[: shape[1]]
+            scores[number, : len(best)] = both[best]
+            rows[number, : len(best)] = found[kept][best]
+        return scores, rows, documents
 
     def _search(
         self,
@@ -461,11 +537,20 @@ class Index(Header):
         """Scores and rows."""
         self.check_k(k)
         state = self._current()
-        k = min(int(k), state.size)
         chosen = self._chosen(state, among, where)
         self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
-        queries = np.ascontiguousarray(queries, np.float32)
+        return self._ranked(state, np.ascontiguousarray(queries, np.float32), min(int(k), state.size), prepared, chosen)
+
+    def _ranked(
+        self,
+        state: State,
+        queries: Float32[np.ndarray, "q d"],
+        k: int,
+        prepared: bool,
+        chosen: Int64[np.ndarray, " m"] | None,
+    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+        """Scores and rows of checked queries among positions."""
         if chosen is not None and not len(chosen):
             return np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
         if self.rescoring is None or prepared:
@@ -592,6 +677,9 @@ def new_index(
 ) -> Index:
     """An index in a temporary database, of a store of vectors and their documents."""
     database = Database(None, kind=KIND)
+    if header.has_words and not has_words(database):
+        note = "Python's SQLite has no FTS5: the words of texts are not indexed, and there is no hybrid search."
+        header = dataclasses.replace(header, has_words=False, notes=[*header.notes, note])
     state = State.of(store)
     parts: Fields = {
         "database": database,
@@ -604,6 +692,8 @@ def new_index(
 
     def fill(connection: sqlite3.Connection) -> None:
         create(connection, header, Documents.table(header))
+        if header.has_words:
+            create_words(connection)
         state.write_version(connection)
         index.documents.put(connection, range(len(store)), ids, texts, metadata)
         put_file(connection, TRANSFORM, lambda path: write_map(path, store.prepare, store.tensors))

@@ -70,6 +70,8 @@ class Documents:
         current = await asyncio.to_thread(self.current)
         if (asked.text is None) == (asked.vector is None):
             raise InputError("Specify either `text` or `vector`.")
+        if asked.hybrid and asked.text is None:
+            raise InputError("`hybrid` compares words: specify `text`.")
         if asked.text is not None:
             rows = (await self._batcher.encode(current.query, [asked.text]))[0]
         else:
@@ -155,12 +157,13 @@ class _Turn:
 def _found(index: search.Index, rows: np.ndarray, asked: Search) -> dict[str, object]:
     """The hits of a search, and how many of the IDs are not there."""
     k = asked.k or 10
+    texts = [asked.text] if asked.hybrid and asked.text is not None else None
     if asked.among is None:
-        [hits] = index.hits(rows, k, where=asked.where)
+        [hits] = index.hits(rows, k, None, asked.where, texts)
         return {"hits": [hit.record() for hit in hits]}
     distinct = [*dict.fromkeys(asked.among)]
     among = index.known(distinct)
-    [hits] = index.hits(rows, k, among, asked.where) if among else [[]]
+    [hits] = index.hits(rows, k, among, asked.where, texts) if among else [[]]
     return {"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)}
 
 

@@ -74,6 +74,7 @@ class Search(_Asked):
     k: Annotated[int, Field(ge=1, le=10_000)] | None = None
     among: Ids | None = None
     where: dict[str, JsonValue] | None = None
+    hybrid: bool = False
 
 
 class Add(_Asked):

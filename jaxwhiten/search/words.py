@@ -1,0 +1,103 @@
+"""Hybrid search: documents that have a query's rare words join the nearest ones, and BM25 orders them beside cosines.
+
+References:
+  Robertson & Zaragoza 2009, "The Probabilistic Relevance Framework: BM25 and Beyond".
+  Cormack, Clarke & Buettcher 2009, "Reciprocal Rank Fusion Outperforms Condorcet and Individual Rank Learning Methods".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxwhiten.search.documents import Document
+from jaxwhiten.store import Database
+from jaxwhiten.types import Float, Float64, Int64
+
+NEAREST = 100  # candidates by vectors
+BY_WORDS = 50  # and by words
+_RARE = 3  # words that find candidates
+_RAREST = 0.01  # the most documents, as a share of all, that such a word may be in
+_COMMON = 0.2  # and a word that counts in BM25
+_RANK = 60  # as by Cormack et al.
+_K1 = 1.2
+_B = 0.75
+_WORD = re.compile(r"[^\W_]+")
+_TABLES = (
+    "CREATE VIRTUAL TABLE words USING fts5 (text, content = 'documents', content_rowid = 'row')",
+    "CREATE VIRTUAL TABLE frequencies USING fts5vocab (words, row)",
+    "CREATE TRIGGER add_words AFTER INSERT ON documents BEGIN"
+    " INSERT INTO words (rowid, text) VALUES (new.row, new.text); END",
+    "CREATE TRIGGER remove_words AFTER DELETE ON documents BEGIN"
+    " INSERT INTO words (words, rowid, text) VALUES ('delete', old.row, old.text); END",
+    "CREATE TRIGGER change_words AFTER UPDATE OF text ON documents BEGIN"
+    " INSERT INTO words (words, rowid, text) VALUES ('delete', old.row, old.text);"
+    " INSERT INTO words (rowid, text) VALUES (new.row, new.text); END",
+)
+
+
+def has_words(database: Database) -> bool:
+    """Whether Python's SQLite has FTS5."""
+    return bool(database.rows("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'"))
+
+
+def create_words(connection: sqlite3.Connection) -> None:
+    """Makes the index of the words of documents, which follows every change of them."""
+    for statement in _TABLES:
+        connection.execute(statement)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as FTS5 has them: without case and accents.
+
+    >>> words_of("Über C++, naïve_ideas")
+    ['uber', 'c', 'naive', 'ideas']
+    """
+    plain = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
+    return _WORD.findall(plain)
+
+
+def frequencies_of(database: Database, query: str, count: int) -> dict[str, int]:
+    """The words of a query that are in some of the `count` documents, but not in many, and in how many they are."""
+    words = [*dict.fromkeys(words_of(query))]
+    known = database.rows_of("SELECT term, doc FROM frequencies WHERE term IN", words)
+    return {word: number for word, number in known if number <= max(1, _COMMON * count)}
+
+
+def rows_with(database: Database, frequencies: Mapping[str, int], count: int) -> Int64[np.ndarray, " m"]:
+    """The rows of documents that have the rarest words, best first."""
+    rare = sorted((number, word) for word, number in frequencies.items() if number <= max(1, _RAREST * count))
+    if not rare:
+        return np.empty(0, np.int64)
+    either = " OR ".join(f'"{word}"' for _, word in rare[:_RARE])
+    rows = database.rows("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank", [either])
+    return np.array([row for (row,) in rows], np.int64)
+
+
+def bm25(frequencies: Mapping[str, int], count: int, documents: Sequence[Document]) -> Float64[np.ndarray, " n"]:
+    """The scores of documents by the words of a query, with the average length of these documents."""
+    idf = {word: math.log(1 + (count - number + 0.5) / (number + 0.5)) for word, number in frequencies.items()}
+    counts = [Counter(words_of(document.text or "")) for document in documents]
+    lengths = np.array([words.total() for words in counts], float)
+    norms = _K1 * (1 - _B + _B * lengths / max(1.0, lengths.mean()))
+    scores = np.zeros(len(documents))
+    for word, weight in idf.items():
+        times = np.array([words[word] for words in counts], float)
+        scores += weight * times * (_K1 + 1) / (times + norms)
+    return scores
+
+
+def fused(cosines: Float[np.ndarray, " n"], scores: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+    """The sums of reciprocal ranks by cosine and by BM25; documents without a word of the query share a last rank."""
+    by_vectors = np.empty(len(cosines))
+    by_vectors[np.argsort(-cosines, kind="stable")] = np.arange(1, len(cosines) + 1)
+    ranks = np.empty(len(scores))
+    ranks[np.lexsort((-cosines, -scores))] = np.arange(1, len(scores) + 1)
+    by_words = np.where(scores > 0, 1 / (_RANK + ranks), 0.0)
+    return 1 / (_RANK + by_vectors) + by_words
