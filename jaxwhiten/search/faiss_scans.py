@@ -45,7 +45,7 @@ class FlatScan:
         index.add_sa_codes(np.ascontiguousarray(codes))
         return _fast(index) if self._quantiser.bits == 4 else index
 
-    def extended(self, codes: UInt8[np.ndarray, "n bytes"], arrays: Arrays) -> FlatScan:
+    def extended(self, codes: UInt8[np.ndarray, "l bytes"], arrays: Arrays) -> FlatScan:
         """The scan of these codes, which begin with its own; `arrays` are kept of the others."""
         scan = copy.copy(self)
         scan._parts = scan._grown(codes)
