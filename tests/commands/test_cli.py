@@ -51,7 +51,7 @@ def test_every_command_has_its_help(command, capsys):
     ("words", "found"),
     [
         ("jaxwhiten tr", "train"),
-        ("jaxwhiten search idx/ --rer", "--rerank --rerank-depth"),
+        ("jaxwhiten search docs.db --rer", "--rerank --rerank-depth"),
         ("jaxwhiten fit texts.txt --no", "--no-cache"),
         ("jaxwhiten fit tex", ""),  # a file's name
     ],
