@@ -84,7 +84,7 @@ def vectors(name: str, passages: Passages, cache: Path | None = None) -> tuple[n
       cache: Folder of the store; by default the one of every program.
     """
     encoder = Encoder.from_pretrained(ENCODERS[name])
-    store = EmbeddingStore(cache, shard_rows=2048)
+    store = EmbeddingStore(cache)
     queries = encoded(encoder, store, passages.queries, PART // DOCUMENTS_A_QUERY)
     return encoded(encoder, store, passages.documents), queries
 

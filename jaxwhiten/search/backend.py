@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, make_dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.codes import CodedStore
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Coding, Rows
-from jaxwhiten.search.store import Arrays, BackendOptions, FloatStore, Store, Tensors
+from jaxwhiten.search.store import Arrays, BackendOptions, FloatStore, Store
 from jaxwhiten.types import Fields, UInt8
 from jaxwhiten.whitening.affine import Affine
 
@@ -52,7 +53,9 @@ class Backend:
         return cls.floats.build(vectors, options, coding.prepare)
 
     @classmethod
-    def read(cls, arrays: Arrays, prepare: Affine, tensors: Tensors, options: BackendOptions, header: Header) -> Store:
+    def read(
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: BackendOptions, header: Header
+    ) -> Store:
         """The store of which these are the arrays and tensors; ValueError or KeyError if they contradict the header."""
         kind = cls.floats if header.codes is None else cls.codes
         if kind is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
@@ -9,7 +11,7 @@ from jaxwhiten.codes import Quantiser
 from jaxwhiten.io import same, take
 from jaxwhiten.search.header import CODES, Header
 from jaxwhiten.search.prepare import Coding, Rows, prepared
-from jaxwhiten.search.store import Arrays, BackendOptions, Store, Tensors
+from jaxwhiten.search.store import Arrays, BackendOptions, Store
 from jaxwhiten.store import appended
 from jaxwhiten.types import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
@@ -39,7 +41,7 @@ class CodedStore(Store):
 
     @classmethod
     def read(
-        cls, arrays: Arrays, prepare: Affine, tensors: Tensors, options: BackendOptions, header: Header
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: BackendOptions, header: Header
     ) -> CodedStore:
         """The reverse of `arrays` and `tensors`; ValueError or KeyError if they contradict the header."""
         return cls(options, prepare, *read_codes(arrays, prepare, tensors, header))
@@ -102,7 +104,7 @@ def coded(vectors: Rows, prepare: Affine, quantiser: Quantiser) -> UInt8[np.ndar
 
 
 def read_codes(
-    arrays: Arrays, prepare: Affine, tensors: Tensors, header: Header
+    arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], header: Header
 ) -> tuple[Quantiser, UInt8[np.ndarray, "n bytes"]]:
     """The quantizer and the codes; ValueError or KeyError if they contradict the header."""
     assert header.codes is not None

@@ -95,7 +95,7 @@ class Documents:
         """The documents of rows, as far as they are there."""
         if not self._header.lists_documents:
             return {row: Document(row) for row in rows}
-        found = self._database.rows_of("SELECT * FROM documents WHERE row IN", rows)
+        found = self._database.rows_of("SELECT * FROM documents WHERE row IN", rows, named=True)
         return {row["row"]: self._document(row) for row in found}
 
     def _document(self, row: sqlite3.Row) -> Document:
@@ -111,7 +111,7 @@ class Documents:
         """The documents in the order of their rows."""
         last = -1
         while block := self._database.rows(
-            "SELECT * FROM documents WHERE row > ? ORDER BY row LIMIT ?", [last, _BLOCK]
+            "SELECT * FROM documents WHERE row > ? ORDER BY row LIMIT ?", [last, _BLOCK], named=True
         ):
             yield from map(self._document, block)
             last = block[-1]["row"]
@@ -121,7 +121,7 @@ class Documents:
         if self._header.id_type is None:
             return rows
         wanted = np.unique(rows[rows >= 0]).tolist()
-        found = dict(map(tuple, self._database.rows_of("SELECT row, id FROM documents WHERE row IN", wanted)))
+        found = dict(self._database.rows_of("SELECT row, id FROM documents WHERE row IN", wanted))
         if self._header.id_type == "integer":
             ids = np.full(rows.shape, -1, np.int64)
         else:
@@ -139,7 +139,7 @@ class Documents:
         """The rows of the documents' own ids, as far as they are there."""
         kind = str if self._header.id_type == "string" else int
         wanted = [id for id in ids if type(id) is kind]
-        return dict(map(tuple, self._database.rows_of("SELECT id, row FROM documents WHERE id IN", wanted)))
+        return dict(self._database.rows_of("SELECT id, row FROM documents WHERE id IN", wanted))
 
 
 def _columns(metadata: Sequence[Json], names: Sequence[str]) -> dict[str, list[Any]]:

@@ -7,6 +7,7 @@ References:
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ from jaxwhiten.search.codes import CodedStore, coded, first, read_codes
 from jaxwhiten.search.faiss_scans import FlatScan, ListScan
 from jaxwhiten.search.header import CODES, LISTS, Header
 from jaxwhiten.search.prepare import Coding, Rows
-from jaxwhiten.search.store import Arrays, BackendOptions, FloatStore, Tensors
+from jaxwhiten.search.store import Arrays, BackendOptions, FloatStore
 from jaxwhiten.store import appended
 from jaxwhiten.types import Float32, Int64, UInt8
 from jaxwhiten.whitening.affine import Affine
@@ -178,7 +179,9 @@ class ListCodes(FaissCodes):
         return store
 
     @classmethod
-    def read(cls, arrays: Arrays, prepare: Affine, tensors: Tensors, options: IvfOptions, header: Header) -> ListCodes:
+    def read(
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: IvfOptions, header: Header
+    ) -> ListCodes:
         within("nlist and nprobe", (options.nlist, options.nprobe), 1)  # 0 is chosen when an index is built
         quantiser, codes = read_codes(arrays, prepare, tensors, header)
         [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))

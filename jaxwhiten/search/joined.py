@@ -89,7 +89,9 @@ class JoinedIndex:
             several = self.hits(views.queries(texts), k, among, where) if texts else []
             return several[0] if isinstance(queries, str) else several
         parts = self._parts(among)
-        results = [self.indexes[number].search(queries, k, among=some, where=where) for number, some in parts]
+        results: list[Any] = [
+            self.indexes[number].search(queries, k, among=some, where=where) for number, some in parts
+        ]
         scores = np.concatenate([scores for scores, _ in results], axis=1)
         pairs = zip(parts, results, strict=True)
         ids = np.concatenate([self._shifted(number, ids) for (number, _), (_, ids) in pairs], axis=1)
@@ -101,8 +103,8 @@ class JoinedIndex:
         results = list[list[list[Hit]]]()
         for number, some in self._parts(among):
             start = self._start(number)
-            found = self.indexes[number].hits(queries, k, some, where)
-            results.append([[hit._replace(id=int(hit.id) + start) if start else hit for hit in hits] for hits in found])
+            lists = self.indexes[number].hits(queries, k, some, where)
+            results.append([[hit._replace(id=int(hit.id) + start) if start else hit for hit in hits] for hits in lists])
         several = zip(*results, strict=True)
         return [heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score) for lists in several]
 

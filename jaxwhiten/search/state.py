@@ -225,7 +225,7 @@ def version_of(database: Database) -> int:
 
 def _facts(connection: sqlite3.Connection) -> dict[str, int]:
     names = ("version", "generation", "next")
-    facts = dict(map(tuple, connection.execute("SELECT name, value FROM header WHERE name <> 'index'")))
+    facts = dict(connection.execute("SELECT name, value FROM header WHERE name <> 'index'").fetchall())
     return {name: int(facts[name]) for name in names}
 
 

@@ -18,8 +18,6 @@ from jaxwhiten.whitening.affine import Affine
 BackendOptions = Any  # the dataclass `Options` of the backend in question
 Arrays = Mapping[str, Shaped[np.ndarray, "n ..."]]
 """What is kept of documents, by the name of the array in a file, with a row for each."""
-Tensors = Mapping[str, np.ndarray]
-"""What else a search needs, by name."""
 
 
 class Store(ABC):
@@ -100,7 +98,7 @@ class FloatStore(Store):
 
     @classmethod
     def read(
-        cls, arrays: Arrays, prepare: Affine, tensors: Tensors, options: BackendOptions, header: Header
+        cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: BackendOptions, header: Header
     ) -> FloatStore:
         """The reverse of `arrays`; ValueError or KeyError if they contradict the header."""
         shape = len(arrays[VECTORS]), header.dimension

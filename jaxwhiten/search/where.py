@@ -30,7 +30,7 @@ def rows_where(database: Database, where: Where) -> Int64[np.ndarray, " m"]:
       InputError: The filter is no expression, names an unknown column, does more than compare columns of the documents,
         or takes too long.
     """
-    columns = [row["name"] for row in database.rows("PRAGMA table_xinfo(documents)")]
+    columns = [name for _, name, *_ in database.rows("PRAGMA table_xinfo(documents)")]
     if isinstance(where, str):
         expression, values = where, list[Any]()
     else:

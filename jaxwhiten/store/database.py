@@ -18,7 +18,8 @@ from jaxwhiten.io import PathLike, identity
 T = TypeVar("T")
 _SECONDS = 600.0  # that a writer waits for another
 _VALUES = 900  # of a statement at a time; older builds of SQLite take 999
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+# A statement of this library is an error, or a text is not UTF-8, only where the file has other bytes.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR)
 _ROLLED_BACK = "nothing was changed"
 
 
@@ -28,8 +29,8 @@ class Database:
     >>> database = Database(None, kind=1)
     >>> database.change(lambda connection: connection.execute("CREATE TABLE words (word)"))  # doctest: +ELLIPSIS
     <sqlite3.Cursor object at ...>
-    >>> database.rows("SELECT count(*) FROM words")[0]["count(*)"]
-    0
+    >>> database.rows("SELECT count(*) FROM words")
+    [(0,)]
 
     Args:
       path: The file; None makes a temporary one.
@@ -55,10 +56,11 @@ class Database:
             name = f"file:{quote(os.fspath(self.path))}?mode={mode}"
         with self.turning():
             self._connection = self._reader = self._connected(name)
-            if create or path is None:
+            empty = not self._connection.execute("PRAGMA page_count").fetchone()[0]  # before another makes it
+            if self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
+                if not (empty and (create or path is None)):
+                    raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
                 self._connection.execute(f"PRAGMA application_id = {kind}")
-            elif self._connection.execute("PRAGMA application_id").fetchone()[0] != kind:
-                raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
             if self.path is not None and not read_only:
                 self._reader = self._connected(name)
         self._reading = self.lock if self._reader is self._connection else threading.RLock()
@@ -68,7 +70,6 @@ class Database:
     def _connected(self, name: str) -> sqlite3.Connection:
         connection = sqlite3.connect(name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
         weakref.finalize(self, connection.close)
-        connection.row_factory = sqlite3.Row
         return connection
 
     @contextlib.contextmanager
@@ -94,9 +95,9 @@ class Database:
         """Turns errors of SQLite in the block into FormatError or OutputError, which name the file."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in _DAMAGED:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in _DAMAGED and not isinstance(error, sqlite3.ProgrammingError):
                 raise FormatError(f"{self.name}: cannot be read ({error}). It is damaged: rebuild it.") from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 reason = f"another writer has not ended within {_SECONDS:.0f} s"
@@ -106,14 +107,16 @@ class Database:
                 reason = str(error)
             raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.") from error
 
-    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """The rows that a statement selects, whose values have names and places."""
+    def rows(self, statement: str, values: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
+        """The rows that a statement selects: tuples or, if `named`, `sqlite3.Row`s."""
         with self.turning(), self._read() as connection:
-            return connection.execute(statement, values).fetchall()
+            cursor = connection.cursor()
+            cursor.row_factory = sqlite3.Row if named else None
+            return cursor.execute(statement, values).fetchall()
 
-    def rows_of(self, statement: str, values: Sequence[Any]) -> list[sqlite3.Row]:
+    def rows_of(self, statement: str, values: Sequence[Any], *, named: bool = False) -> list[Any]:
         """The rows that a statement selects which ends with `IN`, for any number of values."""
-        return [row for some in _some(values) for row in self.rows(f"{statement} ({_places(some)})", some)]
+        return [row for some in _some(values) for row in self.rows(f"{statement} ({_places(some)})", some, named=named)]
 
     def guarded(
         self,
@@ -121,7 +124,7 @@ class Database:
         values: Sequence[Any],
         allowed: Callable[..., int],
         progress: tuple[Callable[[], bool], int],
-    ) -> list[sqlite3.Row]:
+    ) -> list[Any]:
         """`rows` of a statement by a user: an authorizer sees what it does, and a callback may end it.
 
         sqlite3.Error for one that is refused, ended or wrong.

@@ -40,7 +40,9 @@ class Pages(NamedTuple):
         first = count // each
         start = count - first * each  # rows of the last page
         data = b"" if start == 0 else self._page(first)
-        whole = np.concatenate([np.frombuffer(data, row).reshape(start, *row.shape), rows]) if start else rows
+        whole = np.asarray(rows, row.base)
+        if start:
+            whole = np.concatenate([np.frombuffer(data, row).reshape(start, *row.shape), whole], dtype=row.base)
         blocks = (np.ascontiguousarray(whole[at : at + each]).tobytes() for at in range(0, len(whole), each))
         pages = ((self.name, first + number, zlib.crc32(block), block) for number, block in enumerate(blocks))
         self.connection.executemany("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?)", pages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.errors import InputError
@@ -59,17 +59,14 @@ def is_blank(text: str) -> bool:
     return all(character in _WITHOUT_WIDTH or unicodedata.category(character) in _BLANK for character in text)
 
 
-def text_blocks(texts: object, size: int | Sequence[int]) -> Iterator[TextList]:
-    """`as_texts` in blocks of `size`, or of a size each, which are read lazily."""
-    checked = type(texts) is TextList
-    return _blocks(_items(texts, "sentence"), itertools.repeat(size) if isinstance(size, int) else size, checked)
+def text_blocks(texts: object, size: int) -> Iterator[TextList]:
+    """`as_texts` in blocks of `size`, which are read lazily."""
+    return _blocks(_items(texts, "sentence"), size, type(texts) is TextList)
 
 
-def _blocks(items: Iterator[Any], sizes: Iterable[int], checked: bool) -> Iterator[TextList]:
+def _blocks(items: Iterator[Any], size: int, checked: bool) -> Iterator[TextList]:
     first = 0
-    for each in sizes:
-        if not (block := list(itertools.islice(items, each))):
-            return
+    while block := list(itertools.islice(items, size)):
         yield TextList(block) if checked else as_texts(block, first=first)
         first += len(block)
 

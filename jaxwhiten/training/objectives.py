@@ -1,6 +1,6 @@
 """Objectives by name, their requirements on the data, and the planning of a run; distillation by a teacher's vectors.
 
-The teacher encodes every sentence once. Its vectors, memory-mapped from the store of embeddings, are the rows' labels.
+The teacher encodes every sentence once. Its vectors, from the store of embeddings, are the rows' labels.
 
 References:
   Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation (EMNLP 2020).
@@ -62,7 +62,7 @@ def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 def encode_columns(
     encoder: Encoder, columns: Sequence[Sequence[str]], prompts: Sequence[str | None] = (None,)
 ) -> Float[np.ndarray, "n columns e"]:
-    """The vectors of every row's sentences, memory-mapped: computed once, and found again by a resumed run.
+    """The vectors of every row's sentences: computed once, and found again by a resumed run.
 
     >>> encode_columns(Encoder.from_pretrained("jaxwhiten-tiny"), [["A dog runs."], ["It rains."]]).shape
     (1, 2, 256)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class Output(NamedTuple):
 
 
 Outputs = Mapping[str, Output]
-Keep = Callable[[np.ndarray, dict[str, np.ndarray]], None]  # takes the numbers of sentences in a block, and vectors
+Keep = Callable[[np.ndarray, dict[str, np.ndarray]], None]  # takes numbers of sentences, and their vectors
 
 
 def output_of(
@@ -93,14 +93,21 @@ def vectors(
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite.
 
-    `keep` gets copies of those of each batch, as long as all are finite. The error names the `texts`, of which the
-    first one has number `first`.
+    `keep` gets copies of those that are finite, batch by batch. The error names the `texts`, of which the first one has
+    number `first`.
     """
+
+    def give(rows: np.ndarray, names: Collection[str]) -> None:
+        if keep is not None and names:
+            finite = rows[~np.isin(rows, [*bad, *suspects])]
+            keep(first + finite, {name: results[name][finite] for name in names})
+
     n = len(tokens.lengths)
     bad = set[int]()
     suspects = set[int]()
     at_once = engine.at_once(tokens, {name: output.steps for name, output in outputs.items()})
     results = {name: outputs[name].finished(x, slice(None), np.arange(n), bad) for name, x in at_once.items()}
+    give(np.arange(n), at_once)
     batched = {name: output for name, output in outputs.items() if name not in results}
     if bar is not None and not batched:
         bar.update(n)
@@ -108,8 +115,7 @@ def vectors(
     for batch, of_batch in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in of_batch.items():
             results[name][batch.rows] = outputs[name].finished(x, batch.vectors, batch.rows, suspects)
-        if keep is not None and not suspects:
-            keep(batch.rows, {name: results[name][batch.rows] for name in of_batch})
+        give(batch.rows, of_batch)
         if bar is not None:
             bar.update(len(batch.rows))
     for row in sorted(suspects) if n > 1 else ():  # 0 · NaN is NaN: a sentence may have spoiled others of its batch
@@ -119,6 +125,7 @@ def vectors(
             for name, (vector,) in vectors(engine, one, batched).items():
                 results[name][row] = vector
             suspects.discard(row)
+            give(np.array([row]), batched)
     if bad | suspects:
         raise NonFiniteError.of_texts(sorted(bad | suspects), texts, first)
     return results

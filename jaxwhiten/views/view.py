@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -377,18 +377,17 @@ def _shown(head: Head, prompt: str | None) -> str:
 def together(
     views: Mapping[str, View],
     texts: Texts,
-    block_size: int | Sequence[int] = BLOCK,
+    block_size: int = BLOCK,
     batch_size: int | None = None,
     show_progress: bool | None = None,
     keep: Keep | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """The vectors of several views of one core by name, block by block; views of one form share a forward pass.
 
-    Blocks have one size, or a size each. `keep` gets the vectors of each batch, before those of its block are yielded.
+    `keep` gets the numbers of texts and their vectors, batch by batch.
     """
     run = _run_of(views)
-    if isinstance(block_size, int):
-        check_integer("block_size", block_size, least=1)
+    check_integer("block_size", block_size, least=1)
     for results in run.in_blocks(text_blocks(texts, block_size), progress(texts, show_progress), batch_size, keep):
         yield {name: view._marked(results[name]) for name, view in views.items()}
 

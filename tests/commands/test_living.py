@@ -1,13 +1,12 @@
 """`jaxwhiten index` on an index that lives: --add, --remove, --like, Ctrl-C, and `search` from elsewhere."""
 
-import functools
 import json
 import re
 import shutil
 
 import pytest
 
-from jaxwhiten import Encoder, encoding
+from jaxwhiten import Encoder
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search.state import State
@@ -163,7 +162,7 @@ def test_an_interrupt_changes_nothing_and_what_was_encoded_is_not_encoded_again(
 
     before, write = index.read_bytes(), State.write
     monkeypatch.setattr(store, "together", ending)
-    monkeypatch.setattr(encoding, "EmbeddingStore", functools.partial(store.EmbeddingStore, shard_rows=4))
+    monkeypatch.setattr(store, "BLOCK", 4)
     with pytest.raises(KeyboardInterrupt):
         run("index", table, *words, "-o", index)
     ends.clear()

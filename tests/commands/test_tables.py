@@ -57,7 +57,10 @@ def test_a_folder_of_compressed_tables_with_two_columns_of_text(run, answers, ti
     assert "5 32-dimensional vectors" in encode.out  # a vector for each row
     flags = ("--model", tiny_model, "--pooling", "mean", "--no-cache", "-o", tmp_path / "idx")
     assert run("index", folder, *words, *flags).code == 0
-    assert [document.text for document in load_index(tmp_path / "idx")][:2] == ["A man\nplays a guitar.", "Two dogs\nrun."]
+    assert [document.text for document in load_index(tmp_path / "idx")][:2] == [
+        "A man\nplays a guitar.",
+        "Two dogs\nrun.",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])

@@ -10,7 +10,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.encoding.store import entry_key
+from jaxwhiten.encoding.store import space_key
 from jaxwhiten.engines.openvino import has_bfloat16, silenced
 from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError
 from jaxwhiten.head import Normalize
@@ -168,7 +168,7 @@ def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_pat
     assert (jax.engine, openvino.engine, openvino.dtype) == ("jax", "openvino", "float32")
     assert jax.fingerprint == openvino.fingerprint  # in float32 one may take the other's place
     assert [encoder.encoding()["engine"] for encoder in pair] == ["jax", "openvino"]
-    keys = [entry_key(encoder.view.with_pooling("mean"), "text", 3) for encoder in pair]
+    keys = [space_key(encoder.view.with_pooling("mean")) for encoder in pair]
     assert keys[0] != keys[1]
     store = EmbeddingStore(tmp_path)
     for encoder in pair:

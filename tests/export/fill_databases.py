@@ -32,7 +32,9 @@ def main(names):
         file.writelines(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows[:300])
     model = ["--model", "jaxwhiten-tiny", "--pooling", "first_last_avg", "--max-length", "32"]
     assert cli.main(["fit", "first.jsonl", "--column", "text", "-o", "small/", *model]) == 0
-    assert cli.main(["index", "first.jsonl", "-o", "docs.db", "--id", "id", "--column", "text", "--model", "small/"]) == 0
+    assert (
+        cli.main(["index", "first.jsonl", "-o", "docs.db", "--id", "id", "--column", "text", "--model", "small/"]) == 0
+    )
     other = ["--model", "jaxwhiten-tiny", "--pooling", "mean", "--max-length", "32"]
     assert cli.main(["fit", "first.jsonl", "--column", "text", "-o", "encoder/", *other]) == 0
     assert cli.main(["fit", "first.jsonl", "--column", "id", "-o", "whitening/", *model]) == 0

@@ -4,8 +4,10 @@ After every kill the output under its own name is read: it is the one of an earl
 a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
 """
 
+import contextlib
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import time
@@ -88,11 +90,9 @@ class Expected:
 def check(operation, folder, expected):
     """What lies under the output's own name is whole and right."""
     if operation == "store":
-        for shard in folder.glob("store-*/*/shard-*.npy"):
-            found = np.load(shard)
-            number = int(shard.stem.split("-")[2])
-            rows = slice(8 * number, 8 * number + len(found))
-            assert any(np.allclose(found, expected.vectors[name][rows], atol=1e-5) for name in work.POOLINGS), shard
+        for file in folder.glob("store-*/*.db"):
+            with contextlib.closing(sqlite3.connect(file)) as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)], file
     elif operation == "encode":
         np.testing.assert_allclose(np.load(folder / "out.npy"), expected.vectors["mean"], atol=1e-5)
     elif operation == "fit":
@@ -135,6 +135,6 @@ def killed(operation, folder, model, kills, seed=0):
         found = work.store_entries(folder, expected.encoder, place.name.rpartition("-")[2])
         for name in work.POOLINGS:
             np.testing.assert_allclose(found[name], expected.vectors[name], atol=1e-5)
-        assert not list(place.rglob("shard-*"))
+        assert not list(place.rglob("*-journal"))
     assert kills < 10 or len(moments) > kills // 3, moments
     return left

@@ -75,8 +75,8 @@ DOORS = {
     "encode_stream": lambda e, texts: list(e.encode_stream(iter(texts), block_size=5)),
     "moments": lambda e, texts: e.moments(iter(texts)),
     "whiten": lambda e, texts: e.whiten(texts),
-    "store": lambda e, texts: EmbeddingStore(shard_rows=4).encode(e, texts),
-    "store, resumed": lambda e, texts: _resumed(EmbeddingStore(shard_rows=4), e, texts),
+    "store": lambda e, texts: EmbeddingStore().encode(e, texts),
+    "store, resumed": lambda e, texts: _resumed(EmbeddingStore(), e, texts),
     "evaluate": lambda e, texts: evaluate(e, (texts, texts, list(range(len(texts))))),
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
-from jaxwhiten.encoding.store import EmbeddingStore
+from jaxwhiten.encoding import store
 from tests.sentences import generated
 
 TEXTS = generated(400)
@@ -64,7 +64,9 @@ def commands(operation, folder, model):
 
 def store_entries(folder, encoder, number):
     """One round of the embedding store, in a folder of its own; goes on where a killed process stopped."""
-    return EmbeddingStore(folder / f"store-{number}", shard_rows=8).encode(encoder, TEXTS, pooling=POOLINGS)
+    encoder.view.core.engine.layout.token_budget = 256
+    store._SECONDS = 0  # each batch is written
+    return store.EmbeddingStore(folder / f"store-{number}").encode(encoder, TEXTS, pooling=POOLINGS)
 
 
 def begin(operation, folder, model):

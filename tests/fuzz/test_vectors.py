@@ -1,4 +1,4 @@
-"""NPY files of vectors, an index folder, and an entry of the embedding store."""
+"""NPY files of vectors, an index folder, and a file of the embedding store."""
 
 import hashlib
 import io as bytes_io
@@ -12,11 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jaxwhiten import Encoder
 from jaxwhiten.commands.vectors import open_vectors
-from jaxwhiten.encoding.store import _Entry
+from jaxwhiten.encoding.store import _Space
 from jaxwhiten.errors import DataError, FormatError
 from jaxwhiten.search import build_index, load_index
-from tests.fuzz.common import attempt, damaged, fuzz, json_text
+from tests.fuzz.common import attempt, damaged, fuzz
 
 VECTORS = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
 
@@ -151,31 +152,27 @@ def test_sealed_files_that_are_wrong(index, data):
         assert all(isinstance(text, str) for text in found[2])
 
 
+@pytest.fixture(scope="module")
+def view():
+    return Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean").view.cut(VECTORS.shape[1], False)
+
+
 @pytest.mark.slow
 @fuzz(0.5)
 @given(data=st.data())
-def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):
+def test_damaged_files_of_the_store_are_mended(view, tmp_path_factory, data):
     """Never an error, never other numbers: what is damaged counts as not there."""
-    key = {"rows": len(VECTORS), "dimension": VECTORS.shape[1], "text": "t"}
     root = tmp_path_factory.getbasetemp() / "store"
     shutil.rmtree(root, ignore_errors=True)
-    entry = _Entry(root, key, 5)
-    for number in range(3):
-        entry.put(number, VECTORS[5 * number : 5 * number + 5])
-    entry.join()
-    sidecar, array = entry.folder / "embeddings.json", entry.folder / "embeddings.npy"
-    if data.draw(st.booleans()):
-        array.write_bytes(data.draw(damaged(array.read_bytes()) | WORDS.map(with_header)))
-    else:
-        sidecar.write_bytes(data.draw(json_text(json.loads(sidecar.read_text()))))
+    keys, rows = [bytes([row]) * 16 for row in range(len(VECTORS))], np.arange(len(VECTORS))
+    space = _Space(root, view, keys)
+    space.put(rows, VECTORS)
+    space.save()
+    space.path.write_bytes(data.draw(damaged(space.path.read_bytes())))
     with warnings.catch_warnings(action="ignore"):
-        found, error = attempt(entry.open)
-    assert error is None
-    if found is not None:
-        np.testing.assert_array_equal(found, VECTORS)
-        del found
-    entry.put_part(1, np.arange(2), VECTORS[5:7])
-    (part,) = entry._parts(1)
-    part.write_bytes(data.draw(damaged(part.read_bytes())))
-    there, vectors = entry.parts(1)
-    np.testing.assert_array_equal(vectors[there], VECTORS[5:10][there])
+        for _ in range(2):
+            found, error = attempt(lambda: _Space(root, view, keys))
+            assert error is None
+            np.testing.assert_array_equal(found.vectors[found.known], VECTORS[found.known])
+            found.put(rows, VECTORS)
+            found.save()

@@ -103,7 +103,15 @@ def test_generated_requests_get_the_answers_described(scratch):
             case.validate_response(answer, checks=named)
 
         try_it()
-    assert {path for path, _ in seen} >= {"/v1/embeddings", "/embed", "/search", "/add", "/update", "/upsert", "/remove"}
+    assert {path for path, _ in seen} >= {
+        "/v1/embeddings",
+        "/embed",
+        "/search",
+        "/add",
+        "/update",
+        "/upsert",
+        "/remove",
+    }
     assert ("/v1/embeddings", 404) in seen
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.text import TextList, as_rows, as_texts, text_blocks
+from jaxwhiten.text import TextList, as_rows, as_texts, text_blocks, text_fingerprint
 
 ALONE = """
 import sys
@@ -77,3 +77,9 @@ def test_checked_texts_are_not_checked_again():
     blocks = list(text_blocks(checked, 2))
     assert blocks == [["a", "b"], ["c"]]
     assert set(map(type, blocks)) == {TextList}
+
+
+def test_text_fingerprints_delimit_sentences():
+    assert text_fingerprint(["ab", "c"]) != text_fingerprint(["a", "bc"])
+    assert text_fingerprint(["a", ""]) != text_fingerprint(["a"])
+    assert text_fingerprint(iter(["a", "b"])) == text_fingerprint(["a", "b"])
