@@ -24,7 +24,7 @@ _ROLLED_BACK = "nothing was changed"
 
 
 class Database:
-    """A SQLite file, or a temporary one. Threads may share it: changes take turns, and none of them keeps others from reading a file.
+    """A SQLite file, or a temporary one. Threads may share it: changes take turns, and none keeps others from reading.
 
     >>> database = Database(None, kind=1)
     >>> database.change(lambda connection: connection.execute("CREATE TABLE words (word)"))  # doctest: +ELLIPSIS
