@@ -107,7 +107,9 @@ def test_a_parameter_in_advice_is_marked():
         rf"\b(?:use|omit|pass|set|lower|specify) ({'|'.join(sorted(names))})\b(?![\w`=/.-])", re.IGNORECASE
     )
     library = {text for path, text in messages() if path.parent.name != "commands"}
-    assert {found[0] for text in library for found in advice.finditer(text)} == {"set tuned"}  # with its flag
+    assert {found[0] for text in library for found in advice.finditer(text) if found[0][1].islower()} == {
+        "set tuned"
+    }  # with its flag
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,6 @@ REPLACING_OTHERS = [
     f"index {{texts.txt}} {MODEL} -o {{foreign.parquet}}",
     f"index {{texts.txt}} {MODEL} -o {{m.safetensors}}",
     f"embed {{texts.txt}} {MODEL} -o {{foreign}}",
-    f"embed {{texts.txt}} {MODEL} -o {{idx.db}}",
 ]
 
 
