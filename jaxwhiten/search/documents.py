@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import column_values
-from jaxwhiten.errors import InputError, check_counts
+from jaxwhiten.errors import FormatError, InputError, check_counts
 from jaxwhiten.search.header import Header
 from jaxwhiten.store import Database, delete, quoted
 from jaxwhiten.types import IdsLike, Int64, Json, Shaped
@@ -104,8 +104,22 @@ class Documents:
             if row["json"] is None:
                 metadata = {name: row[name] for name in row.keys() if name not in _RESERVED}  # noqa: SIM118
             else:
-                metadata = json.loads(row["json"])
+                metadata = self._parsed(row["json"])
+        if self._header.has_texts and not isinstance(row["text"], str):
+            raise self._damaged("text", row["text"])
         return Document(row["id"], row["text"] if self._header.has_texts else None, metadata)
+
+    def _parsed(self, text: Any) -> Json:
+        try:
+            metadata = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            metadata = None
+        if not isinstance(metadata, dict):
+            raise self._damaged("metadata", text)
+        return metadata
+
+    def _damaged(self, what: str, value: object) -> FormatError:
+        return FormatError(f"{self._database.name}: {value!r:.80} is not the {what} of a document. Rebuild the index.")
 
     def all(self) -> Iterator[Document]:
         """The documents in the order of their rows."""

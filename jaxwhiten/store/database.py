@@ -105,7 +105,8 @@ class Database:
                 reason = "No space left on device"
             else:
                 reason = str(error)
-            raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.") from error
+            advice = " Free some space." if code == sqlite3.SQLITE_FULL else ""
+            raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.{advice}") from error
 
     def rows(self, statement: str, values: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
         """The rows that a statement selects: tuples or, if `named`, `sqlite3.Row`s."""
