@@ -87,7 +87,8 @@ def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vector
     before = contents(disk)
     said = one_line(run(*command), 1)
     if what == "index.add":
-        assert said == f"error: {output}: could not be written (No space left on device); nothing was changed."
+        wanted = "could not be written (No space left on device); nothing was changed. Free some space."
+        assert said == f"error: {output}: {wanted}"
     else:
         assert _FULL.fullmatch(said)[1] == str(output)
     after = contents(disk)

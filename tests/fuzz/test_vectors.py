@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, Whitening
 from jaxwhiten.commands.vectors import open_vectors
 from jaxwhiten.encoding.store import _Space
 from jaxwhiten.errors import DataError
@@ -24,6 +24,7 @@ from jaxwhiten.search import build_index, load_index
 from tests.fuzz.common import attempt, damaged, damaged_json, fuzz
 
 VECTORS = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+WHITENING = Whitening().fit(np.random.default_rng(1).normal(size=(300, 4)))
 
 
 def npy(array):
@@ -87,7 +88,7 @@ def index(request, tmp_path_factory):
     """An index file that was changed since it was made, and a second place where it is damaged."""
     path = tmp_path_factory.mktemp("index") / "whole.db"
     texts, years = [f"text {i}" for i in range(len(VECTORS))], [{"year": i} for i in range(len(VECTORS))]
-    made = build_index(VECTORS, request.param, documents=texts, metadata=years)
+    made = build_index(VECTORS, request.param, documents=texts, metadata=years, whitening=WHITENING)
     made.save(path)
     made.remove([3])
     made.update([5], VECTORS[:1], documents=["new"], metadata=[{"year": "2024"}])
