@@ -26,7 +26,11 @@ _BLOCK = 1000  # documents that are read at a time
 
 
 class Document(NamedTuple):
-    """A document of an index, with its text and metadata if the index keeps them."""
+    """A document of an index, with its text and metadata if the index keeps them.
+
+    >>> Document("a", "A dog runs.").text
+    'A dog runs.'
+    """
 
     id: int | str
     text: str | None = None
