@@ -196,11 +196,11 @@ def commands_of(folder: Path, scratch: Path) -> dict[str, list[str]]:
     """The words of the commands that are timed, with the files that they read."""
     encoder = Encoder.from_pretrained(folder)
     index = build_index(encoder.encode(SENTENCES), encoding=encoder.encoding(), documents=SENTENCES)
-    index.save(scratch / "index")
+    index.save(scratch / "docs.db")
     texts = scratch / "texts.txt"
     texts.write_text("\n".join(SENTENCES))
     return {
-        SEARCH: ["search", str(scratch / "index"), "Birds wait."],
+        SEARCH: ["search", str(scratch / "docs.db"), "Birds wait."],
         ENCODE: ["encode", str(texts), "--model", str(folder), "-o", str(scratch / "v.npy"), "--overwrite"],
     }
 

@@ -5,7 +5,7 @@
 Every step of every contestant is a process of its own. Documents are normal vectors of 384 dimensions with falling
 variances, in a memory map, and texts of about 100 characters. Beyond a million, codes of random bytes take the place of
 vectors, and FAISS is left out; LanceDB, which trains its quantizer for minutes, is beyond 100,000. A change adds 1,000
-documents. `load` is the time from the folder to the first hit with its text; `memory` is by how much a process grew:
+documents. `load` is the time from the file to the first hit with its text; `memory` is by how much a process grew:
 when it builds, beyond the texts and with the pages of vectors that it has read, and when it has loaded.
 
 Peers keep the same texts: FAISS's fast scan in its own file, with the texts as JSON lines, of which a change writes all
@@ -78,16 +78,16 @@ from jaxwhiten.search import build_index, load_index
 def build(texts):
     code = load_code(file + ".code.safetensors")
     vectors = x if len(x) >= n else with_code(np.load(file + ".codes.npy", mmap_mode="r"), code)
-    build_index(vectors[:n], codes=code, documents=texts).save(folder)
+    build_index(vectors[:n], codes=code, documents=texts).save(folder + ".db")
 def load():
-    index = load_index(folder)
+    index = load_index(folder + ".db")
     return index, search(index, queries[:1])
 def search(index, query):
     return index.hits(query, 10)
 def add(index, vectors, texts):
     index.add(vectors, documents=texts)
 def keep(index):
-    index.save(folder)
+    pass  # the change is in the file
 """
 FAISS = """
 import faiss
@@ -170,7 +170,7 @@ def vectors(file: Path, documents: int) -> None:
 
 def draw(run: Run, path: Path) -> Path:
     """Seconds to the first hit, to save a change, and of one query, against the number of documents."""
-    panels = {"load_s": ("from the folder to the first hit", 1), "save_s": ("a change of 1,000 saved", 1)}
+    panels = {"load_s": ("from the file to the first hit", 1), "save_s": ("a change of 1,000 saved", 1)}
     panels["p50_ms"] = ("one query, median", 1e-3)
     with new_figure(path, 8.6, 3.0) as drawing:
         axes = drawing.subplots(1, len(panels), sharey=True)

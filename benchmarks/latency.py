@@ -190,8 +190,8 @@ def by_command(job: Job, documents: int) -> Iterator[Callable[[str], Any]]:
     encoding = Encoder.from_pretrained(job.folder).encoding()
     texts = [f"document {number}" for number in range(documents)]
     index = build_index(vectors_of(documents), bytes=BYTES, codes="spectrum", encoding=encoding, documents=texts)
-    index.save(job.scratch / "index")
-    words = [sys.executable, "-m", "jaxwhiten.commands.cli", "search", str(job.scratch / "index"), "--json"]
+    index.save(job.scratch / "docs.db")
+    words = [sys.executable, "-m", "jaxwhiten.commands.cli", "search", str(job.scratch / "docs.db"), "--json"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         assert process.stdin is not None
         assert process.stdout is not None

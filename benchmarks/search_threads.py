@@ -1,18 +1,19 @@
-"""What the lock of an index costs its readers: searches of six threads with it, and of the backend alone without.
+"""What an index costs its readers: searches of six threads by it, and by the backend alone.
 
     python -m benchmarks.search_threads [--documents 20000] [--rounds 21]
 
-`locked` is `Index.search`; `unlocked` is the same without the lock; `backend` is the search of the backend alone,
-without lock, ids and the order of ties. Each round is the same number of searches by six threads, in turn with the
-others.
+`index` is `Index.search` of an index in a file, which others may change; `backend` is the search of the backend alone,
+without a look at the file, ids and the order of ties. Each round is the same number of searches by six threads, in turn
+with the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,25 +29,16 @@ K = 10
 WIDTH = 128
 
 
-class _Open:
-    """In place of an index's lock: everyone may enter."""
-
-    reading = writing = staticmethod(contextlib.nullcontext)
-
-
 def _contestants(index: Index, queries: np.ndarray) -> dict[str, Callable[[], object]]:
-    lock = index._threads
     pool = ThreadPoolExecutor(THREADS)
 
-    def side_by_side(search: Callable[[np.ndarray], Any], lock: Any) -> None:
-        index._threads = lock
+    def side_by_side(search: Callable[[np.ndarray], Any]) -> None:
         starts = range(0, len(queries), QUERIES)
         list(pool.map(lambda start: search(queries[start : start + QUERIES]), starts))
 
     return {
-        "locked": lambda: side_by_side(lambda x: index.search(x, K), lock),
-        "unlocked": lambda: side_by_side(lambda x: index.search(x, K), _Open),
-        "backend": lambda: side_by_side(lambda x: index.store.search(x, K, False), _Open),
+        "index": lambda: side_by_side(lambda x: index.search(x, K)),
+        "backend": lambda: side_by_side(lambda x: index.store.search(x, K, False)),
     }
 
 
@@ -60,12 +52,13 @@ def main() -> None:
     queries = rng.standard_normal((THREADS * SEARCHES * QUERIES, WIDTH)).astype(np.float32)
     figures = {}
     for backend, options in BACKENDS.items():
-        index = build_index(documents, backend, **options)
-        seconds = interleave(_contestants(index, queries), args.rounds)
+        with tempfile.TemporaryDirectory() as folder:
+            index = build_index(documents, backend, **options)
+            index.save(Path(folder) / "docs.db")
+            seconds = interleave(_contestants(index, queries), args.rounds)
         figures[backend] = {
             "searches_per_second": {name: THREADS * SEARCHES / median(s) for name, s in seconds.items()},
-            "of_unlocked": ratio(seconds, "locked", "unlocked"),
-            "of_backend": ratio(seconds, "locked", "backend"),
+            "of_backend": ratio(seconds, "index", "backend"),
         }
         print(f"{backend}: {figures[backend]}", flush=True)
     save("search_threads", flat(figures, "backend"), documents=args.documents, threads=THREADS)

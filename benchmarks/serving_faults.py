@@ -288,20 +288,20 @@ def main() -> None:
     first, second, third = (build_index(vectors, documents=texts, ids=ids) for _ in range(3))
     foreign = random_encoder(encoder, args.model).index(texts[:100], ids=list(map(str, range(100))))
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "index"
-        first.save(folder)
-        command = [*our_command(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE), "--index", str(folder)]
+        file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "docs.db"
+        first.save(file)
+        command = [*our_command(args.model), "--timeout", str(_TIMEOUT), "--queue", str(_QUEUE), "--index", str(file)]
         server = stack.enter_context(running([*command, "--writable"]))
         clients = Clients(server.port, texts, normalize(vectors))
         watch = Watch(clients, server, args.seconds)
         threads = started(clients)
         watch.until(0.3 * args.seconds)
-        second.save(folder)
+        second.save(file)
         watch.until(0.4 * args.seconds)
-        foreign.save(folder)
+        foreign.save(file)
         watch.until(0.5 * args.seconds)
-        size_of_other = load_index(folder).size
-        third.save(folder)
+        size_of_other = load_index(file).size
+        third.save(file)
         watch.until(0.55 * args.seconds)
         clients.added.clear()  # what was added before, and answered late, went with the index that was replaced
         watch.until(0.6 * args.seconds)
@@ -318,7 +318,7 @@ def main() -> None:
         clients.end.set()
         for thread in threads:
             thread.join()
-        lost_additions = len(clients.added - set(load_index(folder).ids))
+        lost_additions = len(clients.added - set(load_index(file).ids))
     facts = {
         "seconds": args.seconds,
         **counts(clients),

@@ -38,13 +38,13 @@ job() { echo; echo "== $*"; }
 set -x
 { job 1: shrink an encoder and search; } 2> /dev/null
 jaxwhiten fit docs.csv --column text --model "$MINILM" --bytes 96 -o small/
-jaxwhiten index docs.csv --column text --id id --model small/ -o idx/
-jaxwhiten search idx/ "someone plays music" -k 3
+jaxwhiten index docs.csv --column text --id id --model small/ -o texts.db
+jaxwhiten search texts.db "someone plays music" -k 3
 { job 2: fine-tune on a CSV; } 2> /dev/null
 jaxwhiten train pairs.csv --model jaxwhiten-tiny --steps 8 --evaluate-every 8 --batch-size 16 --max-length 32 -o tuned/
 { job 3: embed and fill SQLite; } 2> /dev/null
 jaxwhiten embed docs.csv --column text --id id --model small/ -o parts/
-jaxwhiten export --model small/ --format sqlite-vec --bytes 48 -o sqlite/ --from idx/ --into docs.db
+jaxwhiten export --model small/ --format sqlite-vec --bytes 48 -o sqlite/ --from texts.db --into docs.db
 python -c 'import runpy
 from jaxwhiten import Encoder
 recipe = runpy.run_path("sqlite/recipe.py")
@@ -63,9 +63,9 @@ encoder = jaxwhiten.Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6
 small = encoder.shrink(texts, bytes=96)
 index = small.index(texts, ids=ids)
 print(index.search("someone plays music", k=3))
-index.save("idx2/")
+index.save("texts2.db")
 small.save("small2/")
-print(jaxwhiten.load_index("idx2/", model="small2/").search("someone plays music", k=1))
+print(jaxwhiten.load_index("texts2.db", model="small2/").search("someone plays music", k=1))
 print(jaxwhiten.evaluate(small, "labelled.csv").verdict)
 END
 { set +x; } 2> /dev/null

@@ -328,6 +328,8 @@ def reason(error: BaseException) -> str:
     for words in map(os.strerror, _NO_ROOM):
         if words in text:
             return words
+    if "disk is full" in text:  # SQLite's
+        return os.strerror(errno.ENOSPC)
     if type(error) is OSError and error.errno is None:  # NumPy's
         return "the disk took only a part of it"
     return getattr(error, "strerror", None) or " ".join(text.split())[:300]

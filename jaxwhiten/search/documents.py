@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import column_values
-from jaxwhiten.errors import REASON, FormatError, InputError, check_counts, turning
+from jaxwhiten.errors import FormatError, InputError, check_counts
 from jaxwhiten.search.header import Header
 from jaxwhiten.store import Database, delete, quoted
 from jaxwhiten.types import IdsLike, Int64, Json, Shaped
@@ -27,7 +27,11 @@ _BLOCK = 1000  # documents that are read at a time
 
 
 class Document(NamedTuple):
-    """A document of an index, with its text and metadata if the index keeps them."""
+    """A document of an index, with its text and metadata if the index keeps them.
+
+    >>> Document("a", "A dog runs.").text
+    'A dog runs.'
+    """
 
     id: int | str
     text: str | None = None
@@ -106,13 +110,27 @@ class Documents:
 
     def _document(self, row: sqlite3.Row) -> Document:
         metadata = None
-        where = f"{self._database.name}: a document cannot be read ({REASON}). Rebuild the index."
-        with turning(FormatError, where, LookupError, ValueError, TypeError):
-            if self._header.names is not None and row["json"] is not None:
-                metadata = json.loads(row["json"])
-            elif self._header.names is not None:
+        metadata = None
+        if self._header.names is not None:
+            if row["json"] is None:
                 metadata = {name: row[name] for name in self._header.names}
-            return Document(row["id"], row["text"] if self._header.has_texts else None, metadata)
+            else:
+                metadata = self._parsed(row["json"])
+        if self._header.has_texts and not isinstance(row["text"], str):
+            raise self._damaged("text", row["text"])
+        return Document(row["id"], row["text"] if self._header.has_texts else None, metadata)
+
+    def _parsed(self, text: Any) -> Json:
+        try:
+            metadata = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            metadata = None
+        if not isinstance(metadata, dict):
+            raise self._damaged("metadata", text)
+        return metadata
+
+    def _damaged(self, what: str, value: object) -> FormatError:
+        return FormatError(f"{self._database.name}: {value!r:.80} is not the {what} of a document. Rebuild the index.")
 
     def all(self) -> Iterator[Document]:
         """The documents in the order of their rows."""

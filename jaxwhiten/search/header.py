@@ -134,7 +134,10 @@ def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path | N
         path = Path(folder) / name
         path.write_bytes(data)
         io.check_sha256(path, checksum)
-        return load(path)
+        try:
+            return load(path)
+        except FormatError as error:
+            raise ValueError(str(error).removeprefix(f"{folder}{os.sep}")) from error
 
 
 def check_index_file(path: os.PathLike[str] | str) -> Path:

@@ -206,9 +206,12 @@ class Index(Header):
         state = self.state
         if version_of(self.database) == state.version and not self.database.replaced:
             return state
-        with self.database.lock:
-            self.state = self.database.reading(self._refreshed)
+
+        def refreshed(connection: sqlite3.Connection) -> State:
+            self.state = self._refreshed(connection)
             return self.state
+
+        return self.database.reading(refreshed)
 
     def _refreshed(self, connection: sqlite3.Connection) -> State:
         """The state of the database, in a transaction."""

@@ -30,6 +30,10 @@ class JoinedIndex:
 
     Documents without IDs of their own are numbered through, in the order of the indexes.
 
+    >>> first = build_index(np.eye(4, dtype=np.float32)[:2])
+    >>> JoinedIndex([first, build_index(np.eye(4, dtype=np.float32)[2:], like=first)]).ids.tolist()
+    [0, 1, 2, 3]
+
     Raises:
       MismatchError: The indexes are of different spaces or codes, or an ID is in two of them.
     """

@@ -61,20 +61,21 @@ class State:
         return np.sort(self.rows_at(np.flatnonzero(self.alive)))
 
     @cached_property
-    def _position(self) -> Int64[np.ndarray, " next"]:
-        """The position of each row, or −1."""
+    def _sorted(self) -> tuple[Int64[np.ndarray, " size"], Int64[np.ndarray, " size"]]:
+        """The rows of all documents, in ascending order, and their positions."""
         positions = np.flatnonzero(self.alive)
-        place = np.full(self.next, -1, np.int64)
-        place[self.rows_at(positions)] = positions
-        return place
+        rows = self.rows_at(positions)
+        order = np.argsort(rows, kind="stable")
+        return rows[order], positions[order]
 
     def positions(self, rows: Int64[np.ndarray, " m"]) -> Int64[np.ndarray, " l"]:
         """The positions of rows, as far as there are documents, in ascending order."""
-        rows = rows[(rows >= 0) & (rows < self.next)]
         if self.rows is None:
+            rows = rows[(rows >= 0) & (rows < len(self.alive))]
             return np.unique(rows[self.alive[rows]])
-        found = self._position[rows]
-        return np.unique(found[found >= 0])
+        known, positions = self._sorted
+        places = np.minimum(np.searchsorted(known, rows), len(known) - 1)
+        return np.unique(positions[places[known[places] == rows]])
 
     def plus(self, arrays: Arrays, rows: Int64[np.ndarray, " m"]) -> State:
         """With more documents, which have these rows; those that had them are replaced."""

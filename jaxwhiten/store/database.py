@@ -24,7 +24,7 @@ _ROLLED_BACK = "nothing was changed"
 
 
 class Database:
-    """A SQLite file, or a temporary one. Threads may share it: they take turns.
+    """A SQLite file, or a temporary one. Threads may share it: changes take turns, and none keeps others from reading.
 
     >>> database = Database(None, kind=1)
     >>> database.change(lambda connection: connection.execute("CREATE TABLE words (word)"))  # doctest: +ELLIPSIS
@@ -55,10 +55,7 @@ class Database:
             mode = "ro" if read_only else "rwc" if create else "rw"
             name = f"file:{quote(os.fspath(self.path))}?mode={mode}"
         with self.turning():
-            self._connection = sqlite3.connect(
-                name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True
-            )
-            weakref.finalize(self, self._connection.close)
+            self._connection = self._reader = self._connected(name)
             if create or path is None:
                 self._connection.execute("PRAGMA synchronous = OFF")
             empty = self.rows("PRAGMA page_count") == [(0,)]  # before another makes it
@@ -66,7 +63,23 @@ class Database:
                 if not (empty and (create or path is None)):
                     raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
                 self._connection.execute(f"PRAGMA application_id = {kind}")
+            if self.path is not None and not read_only:
+                self._reader = self._connected(name)
+        self._reading = self.lock if self._reader is self._connection else threading.RLock()
+        self._changing = 0  # the thread that changes the file
         self._identity = self._seen()
+
+    def _connected(self, name: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        weakref.finalize(self, connection.close)
+        return connection
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read by, which waits for no change: in a change, that of the change."""
+        own = self._changing == threading.get_ident()
+        with self.lock if own else self._reading:
+            yield self._connection if own else self._reader
 
     def _seen(self) -> tuple[int, ...]:
         return () if self.path is None else identity(self.path)[3:]
@@ -94,12 +107,13 @@ class Database:
                 reason = "No space left on device"
             else:
                 reason = str(error)
-            raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.") from error
+            advice = " Free some space." if code == sqlite3.SQLITE_FULL else ""
+            raise OutputError(f"{self.name}: could not be written ({reason}); {_ROLLED_BACK}.{advice}") from error
 
     def rows(self, statement: str, values: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
         """The rows that a statement selects: tuples or, if `named`, `sqlite3.Row`s."""
-        with self.lock, self.turning():
-            cursor = self._connection.cursor()
+        with self.turning(), self._read() as connection:
+            cursor = connection.cursor()
             cursor.row_factory = sqlite3.Row if named else None
             return cursor.execute(statement, values).fetchall()
 
@@ -118,18 +132,19 @@ class Database:
 
         sqlite3.Error for one that is refused, ended or wrong.
         """
-        with self.lock:
+        with self._read() as connection:
             try:
-                self._connection.set_authorizer(allowed)
-                self._connection.set_progress_handler(*progress)
-                return self._connection.execute(statement, values).fetchall()
+                connection.set_authorizer(allowed)
+                connection.set_progress_handler(*progress)
+                return connection.execute(statement, values).fetchall()
             finally:
-                self._connection.set_progress_handler(None, 0)
-                self._connection.set_authorizer(None)
+                connection.set_progress_handler(None, 0)
+                connection.set_authorizer(None)
 
     def reading(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` reads from one state of the file."""
-        return self._transaction("BEGIN", work)
+        with self.turning(), self._read() as connection:
+            return _transaction(connection, "BEGIN", work)
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Does what `work` does as a whole or, if it raises or is interrupted, not at all. Other writers wait.
@@ -140,20 +155,12 @@ class Database:
         """
         if self.read_only:
             raise InputError(f"{self.name}: was loaded with read_only=True: load it without, to change it.")
-        return self._transaction("BEGIN IMMEDIATE", work)
-
-    def _transaction(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         with self.lock, self.turning():
-            connection = self._connection
             try:
-                connection.rollback()  # what an interrupt has left
-                connection.execute(begin)
-                result = work(connection)
-                connection.commit()
-                return result
-            except BaseException:
-                connection.rollback()
-                raise
+                self._changing = threading.get_ident()
+                return _transaction(self._connection, "BEGIN IMMEDIATE", work)
+            finally:
+                self._changing = 0
 
     def copy_to(self, other: Database) -> None:
         """Makes another database, which is empty, a copy of this one."""
@@ -170,6 +177,19 @@ class Database:
     def close(self) -> None:
         """Closes the file."""
         self._connection.close()
+        self._reader.close()
+
+
+def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    try:
+        connection.rollback()  # what an interrupt has left
+        connection.execute(begin)
+        result = work(connection)
+        connection.commit()
+        return result
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 def delete(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:

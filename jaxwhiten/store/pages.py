@@ -77,8 +77,9 @@ class Pages(NamedTuple):
         select = "SELECT dtype, shape, rows FROM arrays WHERE name = ?"
         layouts = self.connection.execute(select, [self.name]).fetchall()
         if not layouts:
-            raise FormatError(f"{self.name}: no such array in the file. Rebuild it.")
-        with turning(FormatError, f"{self.name}: cannot be read ({REASON}). Rebuild it.", ValueError, TypeError):
+            raise self._error(f"contains no array {self.name!r}")
+        unreadable = f"{self._file}: {self.name} cannot be read ({REASON}). Rebuild it."
+        with turning(FormatError, unreadable, ValueError, TypeError):
             [[dtype, shape, rows]] = layouts
             row = np.dtype((np.dtype(dtype), tuple(json.loads(shape))))
             return row, int(rows), max(1, _BYTES // row.itemsize)
@@ -92,7 +93,16 @@ class Pages(NamedTuple):
         return bytes(data)
 
     def _damaged(self, number: int) -> FormatError:
-        return FormatError(f"page {number} of {self.name} is missing, or was damaged after it was written. Rebuild it.")
+        return self._error(f"page {number} of {self.name} is missing, or was damaged after it was written")
+
+    def _error(self, what: str) -> FormatError:
+        return FormatError(f"{self._file}: {what}. Rebuild it.")
+
+    @property
+    def _file(self) -> str:
+        """The path of the database."""
+        [_, _, path] = self.connection.execute("PRAGMA database_list").fetchone()
+        return path or "the index in memory"
 
 
 def appended(array: Shaped[np.ndarray, "n ..."], rows: Shaped[np.ndarray, "m ..."]) -> Shaped[np.ndarray, "l ..."]:

@@ -51,7 +51,7 @@ def test_every_command_has_its_help(command, capsys):
     ("words", "found"),
     [
         ("jaxwhiten tr", "train"),
-        ("jaxwhiten search idx/ --rer", "--rerank --rerank-depth"),
+        ("jaxwhiten search docs.db --rer", "--rerank --rerank-depth"),
         ("jaxwhiten fit texts.txt --no", "--no-cache"),
         ("jaxwhiten fit tex", ""),  # a file's name
     ],
@@ -125,12 +125,12 @@ def test_a_saved_whitening_is_put_inside(tiny_model, tmp_path, capsys):
         (["index", "{texts}", "-o", "{out}", "--backend", "fais-flat"], "Did you mean 'faiss-flat'"),
         (["index", "{texts}", "-o", "{out}", "--codes", "spectrm"], "Did you mean 'spectrum'"),
         (["index", "{texts}", "-o", "{out}", "--rescore", "int9"], "Did you mean 'int8'"),
-        (["index", "{texts}", "-o", "{out}", "--add"], "expected an index folder"),
+        (["index", "{texts}", "-o", "{out}", "--add"], "expected an index"),
         (["index", "{texts}", "-o", "{out}", "--whiten", "--whitening", "x"], "not allowed with"),
         (["index", "{texts}", "-o", "{out}", "--option", "nprobe"], "NAME=NUMBER"),
         (["index", "{texts}", "-o", "{out}", "--option", "nprobe=many"], "NAME=NUMBER"),
         (["index", "{texts}", "-o", "{out}", "--model", "{absent}"], "{absent}"),
-        (["search", "{absent}", "query"], "expected an index folder"),
+        (["search", "{absent}", "query"], "expected an index"),
     ],
 )
 def test_errors_are_one_line(words, message, tmp_path, capsys):

@@ -67,6 +67,8 @@ def test_texts_that_are_cut_are_counted_once(run, model, texts, tmp_path, name, 
         assert done.err.count(" were cut at ") == 1, done.err
         assert f"note: {CUT} of 50 texts were cut at {LONGEST} tokens" in done.err
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        if name == "index":
+            (tmp_path / "out").unlink()
 
 
 @pytest.mark.slow

@@ -1,18 +1,15 @@
-"""`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
+"""`jaxwhiten index` on an index that lives: --add, --remove, --like, Ctrl-C, and `search` from elsewhere."""
 
-import errno
 import json
-import os
 import re
+import shutil
 
 import pytest
-from filelock import FileLock
 
 from jaxwhiten import Encoder
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.search import index as index_module
-from jaxwhiten.search.header import read_header
+from jaxwhiten.search.state import State
 from jaxwhiten.views import View
 from jaxwhiten.views.view import together
 from tests.sentences import TEXTS, generated
@@ -30,8 +27,8 @@ def docs(tmp_path):
 
 @pytest.fixture
 def index(run, docs, tiny_model, tmp_path):
-    assert run("index", docs, "--id", "key", "-o", tmp_path / "idx", "--model", tiny_model, *MODEL).code == 0
-    return tmp_path / "idx"
+    assert run("index", docs, "--id", "key", "-o", tmp_path / "docs.db", "--model", tiny_model, *MODEL).code == 0
+    return tmp_path / "docs.db"
 
 
 def first(run, index, query):
@@ -44,96 +41,112 @@ def change(run, index, how, content, *more, name="new.csv"):
     return run("index", path, how, "-o", index, *more)
 
 
-def test_ids_are_kept_by_add_update_and_remove(run, index):
+def test_added_documents_replace_those_with_their_ids_and_removed_ones_are_counted(run, index):
+    """The index remembers its ID column."""
     assert first(run, index, TEXTS[3]) == "doc-3"
-    done = change(run, index, "--add", "key,text\nnew,something new\n", "--id", "key")
-    assert (done.code, "1 text added, 8 in all" in done.out) == (0, True)
-    done = change(run, index, "--update", "key,text\ndoc-2,another thing\ndoc-4, \n", "--id", "key")
-    assert (done.code, "1 text replaced (1 blank text skipped" in done.out) == (0, True)
-    done = run("index", "doc-0", "doc-5", "--remove", "-o", index)
-    assert (done.code, "2 texts removed, 6 in all" in done.out) == (0, True)
-    assert [first(run, index, text) for text in ("something new", "another thing", TEXTS[3])] == [
-        "new",
-        "doc-2",
-        "doc-3",
-    ]
-    assert change(run, index, "--remove-file", "doc-1\n", name="gone.txt").code == 0
+    done = change(run, index, "--add", "key,text\nnew,something new\ndoc-2,another thing\ndoc-4, \n")
+    assert (done.code, "1 text added, 1 replaced (1 blank text skipped" in done.out) == (0, True), done
+    assert [first(run, index, text) for text in ("something new", "another thing")] == ["new", "doc-2"]
+    done = run("index", "doc-0", "doc-5", "doc-9", "doc-0", "--remove", "-o", index)
+    assert (done.code, "2 texts removed, 1 ID not in the index, 6 in all" in done.out) == (0, True), done
+    done = change(run, index, "--remove-file", "doc-1\ndoc-9\n", "--strict", name="gone.txt")
+    assert (done.code, "No document 'doc-9' in the index" in done.err) == (2, True)
+    assert change(run, index, "--remove-file", "doc-1\ndoc-9\n", name="gone.txt").code == 0
     assert change(run, index, "--remove-file", "key\ndoc-6\n", "--id", "key", name="gone.csv").code == 0
-    assert load_index(index).ids.tolist() == ["doc-3", "doc-4", "new", "doc-2"]
+    assert sorted(load_index(index).ids.tolist()) == ["doc-2", "doc-3", "doc-4", "new"]
     (found,) = (json.loads(line) for line in run("search", index, TEXTS[3], "--top", 1, "--json").out.splitlines())
     assert found["hits"][0]["id"] == "doc-3"
 
 
-def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
-    assert run("index", corpus, "-o", index, "--overwrite", "--model", tiny_model, *MODEL).code == 0
-    text = load_index(index).documents[17]
+def test_numbers_never_change_meaning(run, corpus, tiny_model, tmp_path):
+    index = tmp_path / "numbered.db"
+    assert run("index", corpus, "-o", index, "--model", tiny_model, *MODEL).code == 0
+    text = load_index(index)[17].text
     assert run("index", "3", "5", "--remove", "-o", index).code == 0
     assert first(run, index, text) == "17"
     rows = json.dumps({"n": 17, "text": "replaced"})
-    assert change(run, index, "--update", rows, "--id", "n", name="n.jsonl").code == 0
+    assert change(run, index, "--add", rows, "--id", "n", name="n.jsonl").code == 0
     assert first(run, index, "replaced") == "17"
     assert change(run, index, "--add", "one more\n", name="more.txt").code == 0
     assert first(run, index, "one more") == "600"
+    done = change(run, index, "--add", json.dumps({"n": 700, "text": "new"}), "--id", "n", name="n.jsonl")
+    assert (done.code, "No document 700 in the index" in done.err) == (2, True), done.err
+
+
+def test_columns_are_remembered_and_filter(run, tiny_model, tmp_path):
+    index, table = tmp_path / "docs.db", tmp_path / "docs.csv"
+    table.write_text("text,year,a b\none,2019,x\ntwo,2024,y\nthree,2025,\n")
+    assert run("index", table, "-o", index, "--keep", "year,a b", "--model", tiny_model, *MODEL).code == 0
+    table.write_text("text,year,a b\nfour,2026,z\n")
+    done = run("index", table, "-o", index, "--add")
+    assert (done.code, "1 text added, 4 in all" in done.out) == (0, True), done.err
+    assert load_index(index)[3].metadata == {"year": "2026", "a b": "z"}
+    condition = "year >= '2024' and \"a b\" <> 'y'"
+    found = run("search", index, "a", "--where", condition, "--json")
+    assert {hit["text"] for hit in json.loads(found.out)["hits"]} >= {"four"}
+    assert not {hit["text"] for hit in json.loads(found.out)["hits"]} & {"one", "two"}
+    done = run("search", index, "a", "--where", "yaer > 2")
+    assert (done.code, "Columns are " in done.err, len(done.err.splitlines())) == (2, True, 1), done.err
+    table.write_text("text,day\nfive,1\n")
+    done = run("index", table, "-o", index, "--add")
+    assert (done.code, "no column 'year'" in done.err) == (2, True), done.err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("{docs} --add --id key", "Document 'doc-0' is already in the index: use --update to replace it"),
-        ("{docs} --add --column text", "have their own IDs: pass --id"),
-        ("{docs} --update --column text", "specify the ID column with --id"),
-        ("{docs} --update --id text --column key", "No document 'A man"),
-        ("doc-1 doc-9 --remove", "No document 'doc-9' in the index"),
-        ("none.txt --remove", "No document 'none.txt' in the index"),
-        ("{docs} --add --update --id key", "--update: not allowed with argument --add"),
+        ("{docs} --add --id text --column key --keep key", "stores no metadata: omit --keep"),
+        ("doc-1 doc-9 --remove --strict", "No document 'doc-9' in the index"),
+        ("{docs} --add --strict", "--strict is for --remove and --remove-file"),
+        ("{docs} --add --remove", "--remove: not allowed with argument --add"),
         ("{docs} --add --id kye", "no column 'kye'"),
-        ("{docs} --add --id key --bytes 8", "omit --bytes"),
-        ("{texts} --add --id key", "a text file has no columns"),
+        ("{docs} --add --bytes 8", "omit --bytes"),
+        ("{texts} --add", "a text file has no columns"),
         ("{docs} --remove-file --id key", "every document"),
-        ("doc-1,doc-2 --remove", "No document 'doc-1,doc-2'"),
-        ("{docs} --remove", "No document"),
+        ("--remove", "--remove needs the IDs"),
         ("{docs} {texts} --add", "Expected one input, got 2"),
+        ("{docs} --id key", "--overwrite"),
+        ("{docs} --like {index} --overwrite", "would replace --like"),
     ],
 )
 def test_mistakes_are_refused_and_change_nothing(run, index, docs, words, message):
-    before = sorted(path.read_bytes() for path in index.iterdir() if path.name != ".lock")
+    before = index.read_bytes()
     (docs.parent / "texts.txt").write_text("one\n")
-    names = {"docs": docs, "texts": docs.parent / "texts.txt"}
+    names = {"docs": docs, "texts": docs.parent / "texts.txt", "index": index}
     done = run("index", *(word.format(**names) for word in words.split()), "-o", index)
     errors = [line for line in done.err.splitlines() if not line.startswith("note: texts from ")]
     assert (done.code, message in done.err, len(errors)) == (2, True, 1), done.err
-    assert sorted(path.read_bytes() for path in index.iterdir() if path.name != ".lock") == before
+    assert index.read_bytes() == before
 
 
 def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
     docs.write_text("key,text\na,one\na,two\n")
-    done = run("index", docs, "--id", "key", "-o", tmp_path / "idx", "--model", tmp_path / "no model")
+    done = run("index", docs, "--id", "key", "-o", tmp_path / "idx.db", "--model", tmp_path / "no model")
     assert (done.code, "'a' occurs twice" in done.err) == (2, True)
 
 
-def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monkeypatch):
+def test_others_change_the_index_while_texts_are_encoded(run, index, docs, monkeypatch):
     encode, seen = View.__call__, []
 
-    def unlocked(self, texts, **how):
-        with FileLock(index / ".lock", timeout=0):
-            seen.extend(texts)
+    def meanwhile(self, texts, **how):
+        load_index(index).remove(["doc-3"])
+        seen.extend(texts)
         return encode(self, texts, **how)
 
-    monkeypatch.setattr(View, "__call__", unlocked)
-    done = run("index", docs, "--update", "--id", "key", "--column", "text", "--no-cache", "-o", index)
-    assert done.code == 0, done.err
+    monkeypatch.setattr(View, "__call__", meanwhile)
+    done = run("index", docs, "--add", "--no-cache", "-o", index)
+    assert (done.code, "1 text added, 6 replaced" in done.out) == (0, True), done
     assert len(seen) == 7
 
 
-@pytest.mark.parametrize("change", [(), ("--add",), ("--update", "--id", "key")])
-def test_what_was_encoded_before_an_interrupt_is_not_encoded_again(run, index, docs, tiny_model, monkeypatch, change):
+@pytest.mark.parametrize("change", [(), ("--add",)])
+def test_an_interrupt_changes_nothing_and_what_was_encoded_is_not_encoded_again(
+    run, index, docs, tiny_model, monkeypatch, change
+):
     table = docs.with_name("more.tsv")
     texts = generated(7, seed=9)
     table.write_text("key\ttext\n" + "".join(f"doc-{i}\t{text}\n" for i, text in enumerate(texts)))
-    words = ["--column", "text", *change, *([] if change else ["--overwrite", "--model", tiny_model, *MODEL])]
-    if change == ("--add",):
-        index = index.with_name("numbered")
-        assert run("index", docs, "--column", "text", "-o", index, "--model", tiny_model, *MODEL).code == 0
+    words = [*change, *([] if change else ["--id", "key", "--overwrite", "--model", tiny_model, *MODEL])]
     seen, ends = [], [True]
 
     def ending(views, texts, *how):
@@ -143,37 +156,66 @@ def test_what_was_encoded_before_an_interrupt_is_not_encoded_again(run, index, d
             if ends:
                 raise KeyboardInterrupt
 
+    def written(*arguments):
+        write(*arguments)
+        raise KeyboardInterrupt
+
+    before, write = index.read_bytes(), State.write
     monkeypatch.setattr(store, "together", ending)
     monkeypatch.setattr(store, "BLOCK", 4)
     with pytest.raises(KeyboardInterrupt):
         run("index", table, *words, "-o", index)
     ends.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "write", written)
+        with pytest.raises(KeyboardInterrupt):
+            run("index", table, *words, "-o", index)
+    assert (index.read_bytes() == before, sorted(index.parent.glob("*docs.db*"))) == (True, [index])
     done = run("index", table, *words, "-o", index)
     assert (done.code, seen) == (0, [4, 3]), done.err
-    assert "note: resumed: 4 of 7 texts were encoded before" in done.err
     assert run("search", index, texts[3], "--top", 1).out.split("\t")[2] == f"{texts[3]}\n"
+
+
+@pytest.mark.parametrize("stored", [("--bytes", "8"), ("--whiten", "-k", "8", "--backend", "jax")])
+def test_indexes_that_are_alike_are_searched_as_one(run, docs, tiny_model, tmp_path, stored):
+    pytest.importorskip("faiss", reason="the extra cpu")
+    texts = generated(450, seed=3)
+    tables = [tmp_path / f"{name}.jsonl" for name in "ab"]
+    for table, some in zip(tables, (texts[:400], texts[400:]), strict=True):
+        table.write_text("".join(json.dumps({"id": text, "text": text}) + "\n" for text in some))
+    a, b = (table.with_suffix(".db") for table in tables)
+    assert run("index", tables[0], "--id", "id", "-o", a, "--model", tiny_model, *stored, *MODEL).code == 0
+    assert run("index", tables[1], "--id", "id", "-o", b, "--like", a).code == 0
+    assert "takes all settings from" in run("index", tables[1], "-o", b, "--like", a, "--bytes", "4").err
+    joined, first = load_index([a, b]), load_index(a)
+    queries = [texts[3], texts[420]]
+    found = joined.search(queries, k=12)
+    assert [hits[0].id for hits in found] == queries
+    first.upsert(texts[400:], first.views.documents(texts[400:]), documents=texts[400:])
+    whole = first.search(queries, k=12)
+    for some, others in zip(found, whole, strict=True):
+        assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-5)
 
 
 def test_the_model_is_found_from_another_directory(run, tiny_model, corpus, tmp_path, monkeypatch):
     project = tmp_path / "project"
     project.mkdir()
-    (project / "model").symlink_to(tiny_model)
+    shutil.copytree(tiny_model, tmp_path / "real")
+    (project / "model").symlink_to(tmp_path / "real")
     monkeypatch.chdir(project)
-    assert run("index", corpus, "-o", "idx", "--model", "model", *MODEL).code == 0
-    text = load_index("idx").documents[4]
+    assert run("index", corpus, "-o", "idx.db", "--model", "model", *MODEL).code == 0
+    text = load_index("idx.db")[4].text
     monkeypatch.chdir(tmp_path)
-    assert first(run, "project/idx", text) == "4"
+    assert first(run, "project/idx.db", text) == "4"
     project.rename(tmp_path / "moved")
-    assert first(run, "moved/idx", text) == "4"
+    assert first(run, "moved/idx.db", text) == "4"
     (tmp_path / "moved" / "model").rename(tmp_path / "elsewhere")
-    assert first(run, "moved/idx", text) == "4"  # where the link led to
-    header = tmp_path / "moved" / "idx"
-    found = load_index(header)
-    found.encoding["folder"] = str(tmp_path / "gone")
-    found.save(header)
-    done = run("search", "moved/idx", text)
+    assert first(run, "moved/idx.db", text) == "4"  # where the link led to
+    (tmp_path / "real").rename(tmp_path / "gone")
+    (tmp_path / "elsewhere").unlink()
+    done = run("search", "moved/idx.db", text)
     assert (done.code, "specify its location with --model" in done.err) == (2, True)
-    assert run("search", "moved/idx", text, "--model", "elsewhere").code == 0
+    assert run("search", "moved/idx.db", text, "--model", "gone").code == 0
 
 
 def test_texts_cannot_act_on_the_terminal(run, tiny_model, tmp_path):
@@ -181,52 +223,23 @@ def test_texts_cannot_act_on_the_terminal(run, tiny_model, tmp_path):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     ids = [f"{i}\x1b[2J" for i in range(4)]
     index = build_index(encoder.encode(texts), "jax", encoding=encoder.encoding(), documents=texts, ids=ids)
-    index.save(tmp_path / "idx")
-    done = run("search", tmp_path / "idx", "a", "b\x1b", "-k", 4)
+    index.save(tmp_path / "idx.db")
+    done = run("search", tmp_path / "idx.db", "a", "b\x1b", "-k", 4)
     assert len(done.out.splitlines()) == 2 * 5
     assert not {"\x1b", "\x07", "\u202e"} & set(done.out)
     assert r"a\n0.9999\t7\tforged" in done.out
     assert "日本\u3000é" in done.out
-    assert json.loads(run("search", tmp_path / "idx", "a", "-k", 4, "--json").out)["hits"][0]["text"] in texts
+    assert json.loads(run("search", tmp_path / "idx.db", "a", "-k", 4, "--json").out)["hits"][0]["text"] in texts
 
 
-def test_the_size_is_that_of_the_folder_and_says_what_grows(run, tiny_model, tmp_path):
-    idx = tmp_path / "idx"
-    table = tmp_path / "texts.jsonl"
+def test_the_size_is_that_of_the_file_and_says_what_grows(run, tiny_model, tmp_path):
+    index, table = tmp_path / "docs.db", tmp_path / "texts.jsonl"
     table.write_text("".join(json.dumps({"text": f"text {n}", "year": n}) + "\n" for n in range(400)))
-    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
-    done = run("index", table, "-o", idx, "--keep", "year", "--bytes", "8", *of_model)
+    done = run("index", table, "-o", index, "--keep", "year", "--bytes", "8", "--model", tiny_model, *MODEL)
     assert done.code == 0, done.err
-    sizes = {name: (idx / file["name"]).stat().st_size for name, file in read_header(idx).files.items()}
-    found = re.search(r"(\d+) kB \(codes (\d+) kB, texts (\d+) kB, constants (\d+) kB\)", done.out)
-    whole, codes, texts, constants = map(int, found.groups())
-    assert whole == round(sum(sizes.values()) / 1e3)
-    assert codes == round(sizes["codes.npy"] / 1e3)
-    assert texts == round(sum(size for name, size in sizes.items() if name.startswith(("documents", "metadata"))) / 1e3)
-    assert constants == round(sum(size for name, size in sizes.items() if name.endswith(".safetensors")) / 1e3)
-    done = run("index", table, "-o", idx, "--keep", "year", "--add")
+    found = re.search(r"(\d+) kB \(codes (\d+) kB, texts and the rest (\d+) kB\)", done.out)
+    whole, codes, rest = map(int, found.groups())
+    assert whole == round(index.stat().st_size / 1e3) == pytest.approx(codes + rest, abs=1)
+    done = run("index", table, "-o", index, "--add")
     (more,) = re.findall(r"800 in all, (\d+) kB \(codes", done.out)
-    assert int(more) > whole + texts  # all texts again
-
-
-def test_columns_that_an_index_keeps_are_named(run, tiny_model, tmp_path):
-    idx = tmp_path / "idx"
-    table = tmp_path / "texts.csv"
-    table.write_text("text,year,a b\none,1,2\nothers,3,4\n")
-    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
-    assert run("index", table, "-o", idx, "--keep", "year,a b", *of_model).code == 0
-    done = run("index", table, "-o", idx, "--add")
-    assert done.err.endswith("the index stores metadata: pass its columns with --keep 'year,a b'.\n")
-
-
-def test_a_folder_in_which_no_index_was_finished_can_be_used(run, tiny_model, corpus, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
-    monkeypatch.setattr(index_module, "replace_files", full)
-    assert run("index", corpus, "-o", tmp_path / "out", *of_model).code == 1
-    monkeypatch.undo()
-    assert os.listdir(tmp_path / "out") == [".lock"]
-    done = run("fit", corpus, "-o", tmp_path / "out/", "-k", "8", *of_model)
-    assert done.code == 0, done.err
+    assert int(more) > whole + 5

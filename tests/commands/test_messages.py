@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, search
+from jaxwhiten import Encoder, build_index, search
 from jaxwhiten.commands import export
 from jaxwhiten.commands.arguments import one_line
 from jaxwhiten.commands.texts import stdin_lines
@@ -35,12 +35,12 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
     """Neither ours nor that of a client that repeats parts of the address."""
     assert "ter2" not in one_line(f"error: {place}: refused")
     assert "host" in one_line(place)
-    index = SimpleNamespace(documents=["a"], metadata=None, ids=np.arange(1), size=1)
+    index = build_index(np.eye(1, 4, dtype=np.float32), "jax", documents=["a"])
 
     def refused(folder, place, *_, **__):
         raise RuntimeError(f'failed to resolve host "{place.partition("@")[2]}", in {place}')
 
-    monkeypatch.setattr("jaxwhiten.search.load_index", lambda path: index)
+    monkeypatch.setattr("jaxwhiten.search.load_index", lambda path, **how: index)
     monkeypatch.setattr(export, "check_installed", lambda *_: None)
     monkeypatch.setattr(export, "load_encoder", lambda args: None)
     monkeypatch.setattr(databases, "save_database", lambda *_, **__: {"columns": 1, "gamma": 1.0, "quantiser": "bits"})

@@ -121,27 +121,16 @@ def test_the_code_beside_codes_is_an_output(run, home, tmp_path):
 
 @pytest.mark.parametrize("command", ["encode", "index"])
 def test_an_empty_output_is_none(run, home, tmp_path, command):
-    (tmp_path / "index").mkdir()
-    (tmp_path / "encode.npy").touch()
-    out = tmp_path / ("index" if command == "index" else "encode.npy")
+    out = tmp_path / ("docs.db" if command == "index" else "encode.npy")
+    out.touch()
     assert run(command, *words_of(INPUTS[command], home), "-o", out).code == 0
 
 
-def test_an_index_that_a_kill_left_unfinished_needs_no_flag(run, home, tmp_path):
-    """The header is written last."""
-    assert run("index", *words_of(INPUTS["index"], home), "-o", tmp_path / "index").code == 0
-    (tmp_path / "index" / "header.json").unlink()
-    assert run("index", *words_of(INPUTS["index"], home), "-o", tmp_path / "index").code == 0
-
-
 def test_changes_and_resumed_runs_need_no_flag(run, home, tmp_path):
-    """`embed` again continues its parts; what is added, updated, removed or compacted is not replaced."""
-    index, parts = tmp_path / "index", tmp_path / "parts"
+    """`embed` again continues its parts; what is added or removed is not replaced."""
+    index, parts = tmp_path / "docs.db", tmp_path / "parts"
     for _ in range(2):
         assert run("embed", *words_of(INPUTS["embed"], home), "-o", parts).code == 0
     assert run("index", *words_of(INPUTS["index"], home), "-o", index).code == 0
-    for words in (["--add"], ["--compact"]):
-        inputs = [home / "texts-5.txt"] * (words == ["--add"])
-        assert run("index", *inputs, *words, "-o", index).code == 0
+    assert run("index", home / "texts-5.txt", "--add", "-o", index).code == 0
     assert run("index", "3", "--remove", "-o", index).code == 0
-    assert run("index", index, "--merge", "-o", index).code == 2

@@ -32,7 +32,9 @@ def main(names):
         file.writelines(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows[:300])
     model = ["--model", "jaxwhiten-tiny", "--pooling", "first_last_avg", "--max-length", "32"]
     assert cli.main(["fit", "first.jsonl", "--column", "text", "-o", "small/", *model]) == 0
-    assert cli.main(["index", "first.jsonl", "-o", "idx/", "--id", "id", "--column", "text", "--model", "small/"]) == 0
+    assert (
+        cli.main(["index", "first.jsonl", "-o", "docs.db", "--id", "id", "--column", "text", "--model", "small/"]) == 0
+    )
     other = ["--model", "jaxwhiten-tiny", "--pooling", "mean", "--max-length", "32"]
     assert cli.main(["fit", "first.jsonl", "--column", "text", "-o", "encoder/", *other]) == 0
     assert cli.main(["fit", "first.jsonl", "--column", "id", "-o", "whitening/", *model]) == 0
@@ -60,7 +62,7 @@ def fill_and_ask(name, place, rows):
     databases.fill = lambda *given, **how: added.append(fill(*given, **how)) or added[-1]
     words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
     try:
-        assert [cli.main(["export", *words, "--from", "idx/", "--into", place]) for _ in range(2)] == [0, 0]
+        assert [cli.main(["export", *words, "--from", "docs.db", "--into", place]) for _ in range(2)] == [0, 0]
     finally:
         databases.fill = fill
     assert added == [(300, 0, 0), (0, 0, 0)], added
@@ -78,20 +80,18 @@ def fill_and_ask(name, place, rows):
     if hasattr(db, "close"):
         db.close()
     for other, expected in (("encoder/", "expected --model small/, got 'encoder/'"), ("whitening/", "another head")):
-        refused(other, expected, [*words, "--model", other, "--from", "idx/", "--into", place], recipe, place, rows)
+        refused(other, expected, [*words, "--model", other, "--from", "docs.db", "--into", place], recipe, place, rows)
 
 
 def change(name, place, rows):
     """The index loses, changes and gets a document; the database, which has twenty more, is brought level with it."""
-    shutil.copytree("idx", "changed")
-    Path("update.jsonl").write_text(json.dumps({"id": rows[1][0], "text": "Something else."}) + "\n")
-    Path("add.jsonl").write_text(json.dumps({"id": "new", "text": "Snow falls."}) + "\n")
-    how = ["-o", "changed/", "--id", "id", "--column", "text"]
-    assert cli.main(["index", "update.jsonl", "--update", *how]) == 0
-    assert cli.main(["index", "add.jsonl", "--add", *how]) == 0
-    assert cli.main(["index", "--remove", rows[0][0], "-o", "changed/"]) == 0
+    shutil.copy("docs.db", "changed.db")
+    new = {rows[1][0]: "Something else.", "new": "Snow falls."}
+    Path("new.jsonl").write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in new.items()))
+    assert cli.main(["index", "new.jsonl", "--add", "-o", "changed.db", "--column", "text"]) == 0
+    assert cli.main(["index", "--remove", rows[0][0], "-o", "changed.db"]) == 0
     words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
-    words += ["--from", "changed/", "--into", place]
+    words += ["--from", "changed.db", "--into", place]
     runs = [(["--keep"], "1 text added, 299 already there")]
     runs += [([], "0 texts added, 1 changed, 21 removed, 299 already there")]
     runs += [([], "0 texts added, 0 changed, 0 removed, 300 already there")]
@@ -103,13 +103,13 @@ def change(name, place, rows):
         assert expected in said.getvalue(), said.getvalue()
     recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
     db = recipe["connect"](place)
-    now = dict(rows[1:300]) | {rows[1][0]: "Something else.", "new": "Snow falls."}
+    now = dict(rows[1:300]) | new
     assert sorted(recipe["rows"](db)) == sorted(now.items())
     assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("new", "Snow falls.")]
     assert rows[0][0] not in dict(recipe["query"](db, encoder.encode(rows[0][1]), 20))
     if hasattr(db, "close"):
         db.close()
-    shutil.rmtree("changed")
+    Path("changed.db").unlink()
 
 
 def carry(name, place, rows):
@@ -117,7 +117,7 @@ def carry(name, place, rows):
     records = [{"id": id, "text": text, **KEPT, "page": number} for number, (id, text) in enumerate(rows)]
     Path("kept.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     how = ["--id", "id", "--column", "text"]
-    build = ["index", "kept.jsonl", "--overwrite", "-o", "kept/", *how, "--keep", ",".join(KEPT), "--model", "small/"]
+    build = ["index", "kept.jsonl", "--overwrite", "-o", "kept.db", *how, "--keep", ",".join(KEPT), "--model", "small/"]
     assert cli.main(build) == 0
     words = [
         "--model",
@@ -132,18 +132,18 @@ def carry(name, place, rows):
         "-o",
         "out/",
         "--from",
-        "kept/",
+        "kept.db",
     ]
     assert cli.main(["export", *words, "--into", place]) == 0
     Path("page.jsonl").write_text(json.dumps(records[3] | {"page": "three"}) + "\n")
-    assert cli.main(["index", "page.jsonl", "--update", "-o", "kept/", *how, "--keep", ",".join(KEPT)]) == 0
+    assert cli.main(["index", "page.jsonl", "--add", "-o", "kept.db", "--column", "text"]) == 0
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         assert cli.main(["export", *words, "--into", place]) == 0
     assert "0 texts added, 1 changed, 0 removed, 39 already there" in said.getvalue(), said.getvalue()
     recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
     db = recipe["connect"](place)
-    index = load_index("kept/")
+    index = load_index("kept.db")
     for number in (3, 7):
         text = rows[number][1]
         (hit,) = search_text(index, Encoder.from_pretrained("small/"), [text], 1)[0]
@@ -153,7 +153,7 @@ def carry(name, place, rows):
     assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("x", "Snow falls.", None)]
     if hasattr(db, "close"):
         db.close()
-    shutil.rmtree("kept")
+    Path("kept.db").unlink()
 
 
 def refused(other, expected, words, recipe, place, rows):

@@ -220,17 +220,17 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
     (tmp_path / "new.txt").write_text("\n".join(NEW))
     (tmp_path / "docs.txt").write_text("\n".join(TEXTS))
     names = {"a": there, "b": other, "t": tmp_path}
-    w, docs, idx = (tmp_path / name for name in ("w.safetensors", "docs.txt", "idx"))
+    w, docs, idx = (tmp_path / name for name in ("w.safetensors", "docs.txt", "docs.db"))
     assert run("fit", docs, "--model", there, "-o", w, "-k", 8, "--moments", tmp_path / "a.m").code == 0
     assert run("fit", docs, "--model", other, "--moments", tmp_path / "b.m").code == 0
     assert run("index", docs, "--model", there, "--whitening", w, "-o", idx).code == 0
     assert run("embed", docs, "--model", there, "-o", tmp_path / "parts").code == 0
     for words in (
         "index {t}/docs.txt --model {b} --whitening {t}/w.safetensors -o {t}/other",
-        "index {t}/new.txt --add --model {b} -o {t}/idx",
+        "index {t}/new.txt --add --model {b} -o {t}/docs.db",
         "encode {t}/new.txt --model {b} --whitening {t}/w.safetensors -o {t}/e.npy",
         "export --model {b} --whitening {t}/w.safetensors -o {t}/exported",
-        "search {t}/idx water --model {b}",
+        "search {t}/docs.db water --model {b}",
         "fit {t}/a.m {t}/b.m --moments {t}/c.m",
         "embed {t}/docs.txt --model {b} -o {t}/parts",
     ):

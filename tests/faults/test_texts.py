@@ -55,10 +55,14 @@ def indexed(kit, texts=TEXTS):
     return build_index(VECTORS, "jax", documents=texts, ids=ids, encoding=encoding)
 
 
+def texts_of(index):
+    return [document.text for document in index]
+
+
 def add(kit, texts):
     index = indexed(kit)
     index.add(VECTORS, documents=texts, ids=[f"new {number}" for number in range(N)])
-    return index.documents
+    return texts_of(index)
 
 
 def update(kit, texts):
@@ -70,7 +74,7 @@ def update(kit, texts):
 def with_add_text(kit, texts):
     index = indexed(kit)
     add_text(index, kit.encoder, texts, [f"new {number}" for number in range(N)])
-    return index.documents
+    return texts_of(index)
 
 
 def fill(kit, texts):
@@ -91,7 +95,7 @@ DOORS = {
     "whiten": lambda kit, texts: kit.encoder.whiten(texts, 2, shrinkage=0.1).encode(TEXTS[:2]),
     "distil_static": lambda kit, texts: distil_static(kit.encoder, texts, 4, fit=True).encode(TEXTS[:3]),
     "EmbeddingStore": lambda kit, texts: EmbeddingStore(kit.folder / "store").encode(kit.encoder, texts),
-    "build_index": lambda kit, texts: indexed(kit, texts).documents,
+    "build_index": lambda kit, texts: texts_of(indexed(kit, texts)),
     "Index.add": add,
     "Index.update": update,
     "add_text": with_add_text,
@@ -233,9 +237,9 @@ def test_rows_that_are_no_pairs_are_refused(kit):
 def test_what_is_encoded_is_saved_loaded_and_printed(kit, tmp_path):
     texts = ["lone \ud800 surrogate", "nul\0inside", "line\u2028end\r\n", "", "\ud83d\ude00", *TEXTS[5:]]
     index = indexed(kit, texts)
-    index.save(tmp_path / "index")
-    found = [hit.text for (hit,) in load_index(tmp_path / "index").hits(VECTORS, 1)]
-    assert found == index.documents
+    index.save(tmp_path / "docs.db")
+    found = [hit.text for (hit,) in load_index(tmp_path / "docs.db").hits(VECTORS, 1)]
+    assert found == texts_of(index)
     assert found[:5] == ["lone \ufffd surrogate", *texts[1:4], "😀"]
     assert "\n".join(found).encode()
     assert np.array_equal(kit.encoder.encode(found), kit.encoder.encode(texts))
@@ -246,7 +250,7 @@ def test_texts_are_checked_before_an_index_changes(kit, change):
     index = indexed(kit)
     with pytest.raises(InputError, match=r"^Document 0: expected a str"):
         getattr(index, change)(vectors=VECTORS[:1], documents=[None], ids=["new" if change == "add" else "id 3"])
-    assert index.documents == TEXTS
+    assert texts_of(index) == TEXTS
     assert index.size == N
 
 
@@ -254,7 +258,7 @@ def test_the_texts_of_an_index_are_its_own(kit):
     texts = list(TEXTS)
     index = indexed(kit, texts)
     texts[3] = None
-    assert index.documents == TEXTS
+    assert texts_of(index) == TEXTS
 
 
 @pytest.mark.parametrize("door", ["encode_stream", "moments", "whiten", "distil_static"])

@@ -5,6 +5,7 @@ With a number behind, that is how many rounds are made, and nothing is printed.
 """
 
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -13,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten import Encoder
-from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import store
 from tests.sentences import generated
@@ -35,6 +35,9 @@ def prepare(folder):
     """Writes the inputs."""
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     (folder / "new.txt").write_text("\n".join(NEW) + "\n", encoding="utf-8")
+    for name, texts in (("texts", TEXTS), ("new", NEW)):
+        rows = ({"id": f"{name} {number}", "text": text} for number, text in enumerate(texts))
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     np.save(folder / "vectors.npy", vectors())
 
 
@@ -43,23 +46,19 @@ def commands(operation, folder, model):
     of_model = ["--model", str(model), "--pooling", "mean", "--max-length", "32"]
     texts = str(folder / "texts.txt")
     outputs = ["-o", str(folder / "out.safetensors"), "--moments", str(folder / "out.moments")]
-    index = str(folder / "index")
-    halves = [f"{index}-{number}" for number in (1, 2)]
-    one = {
-        "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), "--overwrite", *of_model],
-        "fit": ["fit", str(folder / "vectors.npy"), "--overwrite", *outputs],
-        "index": ["index", texts, "-o", str(folder / "index"), "--whiten", "-k", "8", "--overwrite", *of_model],
-        "base": ["index", texts, "-o", str(folder / "index"), "--bytes", "8", "--rescore", "int8", *of_model],
-        "add": ["index", str(folder / "new.txt"), "--add", "-o", str(folder / "index")],
-    }
-    code = ["--whitening", str(folder / "code.safetensors"), *of_model]
+    index = ["-o", str(folder / "docs.db")]
     return {
-        "compact": [one["add"], ["index", "-o", index, "--compact"]],
-        "halves": [
-            ["index", texts, "-o", half, "--shard", f"{number}/2", *code] for number, half in enumerate(halves, 1)
+        "encode": [["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), "--overwrite", *of_model]],
+        "fit": [["fit", str(folder / "vectors.npy"), "--overwrite", *outputs]],
+        "index": [["index", texts, *index, "--whiten", "-k", "8", "--overwrite", *of_model]],
+        "base": [["index", texts, *index, "--bytes", "8", "--rescore", "int8", *of_model]],
+        "named": [["index", str(folder / "texts.jsonl"), *index, "--id", "id", "--bytes", "8", *of_model]],
+        "add": [["index", str(folder / "new.txt"), "--add", *index]],
+        "change": [  # until the file is compacted, and beyond
+            ["index", str(folder / "new.jsonl"), "--add", *index],
+            ["index", str(folder / "new.jsonl"), "--remove-file", "--id", "id", *index],
         ],
-        "merge": [["index", *halves, "-o", index, "--merge", "--overwrite"]],
-    }.get(operation) or [one[operation]]
+    }[operation]
 
 
 def store_entries(folder, encoder, number):
@@ -71,12 +70,8 @@ def store_entries(folder, encoder, number):
 
 def begin(operation, folder, model):
     """What an operation needs besides the inputs."""
-    if operation in ("add", "compact"):
-        quietly(*commands("base", folder, model))
-    if operation == "merge":
-        encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
-        SpectrumCode(bytes=8).fit(encoder.encode(TEXTS)).save(folder / "code.safetensors")
-        quietly(*commands("halves", folder, model))
+    if base := {"add": "base", "change": "named"}.get(operation):
+        quietly(*commands(base, folder, model))
 
 
 def quietly(*several):

@@ -72,14 +72,14 @@ def plain():
 @pytest.fixture(scope="package")
 def coded(tiny, tmp_path_factory):
     """A server of codes, with an index that requests may change."""
-    folder, model = (tmp_path_factory.mktemp("served") / name for name in ("idx", "small"))
+    file, model = (tmp_path_factory.mktemp("served") / name for name in ("docs.db", "small"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few texts
         tiny.shrink(TEXTS, k=48, bytes=16).save(model)
     encoder = Encoder.from_pretrained(model)
-    encoder.index(TEXTS, backend="jax").save(folder)
-    with served(encoder, index=folder, writable=True) as server:
-        server.folder = folder
+    encoder.index(TEXTS, backend="jax").save(file)
+    with served(encoder, index=file, writable=True) as server:
+        server.file = file
         yield server
 
 

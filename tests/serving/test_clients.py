@@ -71,8 +71,8 @@ def test_the_client_of_text_embeddings_inference(plain, monkeypatch):
 @pytest.fixture
 def scratch(coded, tmp_path):
     """A server of an index of its own: generated requests change any document."""
-    shutil.copytree(coded.folder, tmp_path / "idx")
-    with served(coded.encoder, index=tmp_path / "idx", writable=True) as server:
+    shutil.copy(coded.file, tmp_path / "docs.db")
+    with served(coded.encoder, index=tmp_path / "docs.db", writable=True) as server:
         yield server
 
 
@@ -103,7 +103,15 @@ def test_generated_requests_get_the_answers_described(scratch):
             case.validate_response(answer, checks=named)
 
         try_it()
-    assert {path for path, _ in seen} >= {"/v1/embeddings", "/embed", "/search", "/add", "/update", "/remove"}
+    assert {path for path, _ in seen} >= {
+        "/v1/embeddings",
+        "/embed",
+        "/search",
+        "/add",
+        "/update",
+        "/upsert",
+        "/remove",
+    }
     assert ("/v1/embeddings", 404) in seen
 
 

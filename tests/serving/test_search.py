@@ -1,6 +1,8 @@
 """Search over HTTP, changes of the index, and an index that others change."""
 
+import contextlib
 import json
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,7 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import JaxwhitenError
-from jaxwhiten.search import load_index, locked, search_text
+from jaxwhiten.search import load_index, search_text
 from tests.serving.conftest import TEXTS, served
 
 
@@ -21,23 +23,31 @@ def hits(answer):
     return [(hit["id"], hit["text"]) for hit in answer.json()["hits"]]
 
 
+@contextlib.contextmanager
+def writer(path):
+    """Another process that changes the file."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+
+
 def invalid(answer, message):
     assert answer.status_code == 422, answer.text
     assert message in answer.json()["error"]["message"]
 
 
 def test_a_search_finds_what_the_index_finds(coded):
-    (expected,) = search_text(load_index(coded.folder), coded.encoder, ["a man plays music"], 5)
+    (expected,) = search_text(load_index(coded.file), coded.encoder, ["a man plays music"], 5)
     answer = coded.post("/search", text="a man plays music", k=5)
     assert hits(answer) == [(hit.id, hit.text) for hit in expected]
     np.testing.assert_allclose([hit["score"] for hit in answer.json()["hits"]], [h.score for h in expected], atol=1e-5)
     query = coded.post("/v1/embeddings", model="small:query", input="a man plays music").json()["data"][0]["embedding"]
     assert hits(coded.post("/search", vector=query, k=5)) == hits(answer)
-    assert len(hits(coded.post("/search", text="a", k=10_000))) == load_index(coded.folder).size
+    assert len(hits(coded.post("/search", text="a", k=10_000))) == load_index(coded.file).size
 
 
 def test_a_search_among_some_documents_counts_those_that_are_not_there(coded):
-    ids = [int(id) for id in load_index(coded.folder).ids[:4]]
+    ids = [int(id) for id in load_index(coded.file).ids[:4]]
     answer = coded.post("/search", text="a man", among=[*ids, ids[0], 10**6, "no such"], k=10_000)
     assert sorted(id for id, _ in hits(answer)) == sorted(ids)
     assert answer.json()["unknown"] == 2
@@ -64,10 +74,10 @@ def test_an_invalid_search_names_its_field(coded, body, message):
 
 
 def test_documents_are_added_replaced_and_removed(coded):
-    size = load_index(coded.folder).size
+    size = load_index(coded.file).size
     answer = coded.post("/add", texts=["A zebra in the bath.", " \n", "  Two zebras. "]).json()
     assert answer == {"documents": size + 2, "added": 2, "skipped": 1, "present": 0}
-    one, two = map(int, load_index(coded.folder).ids[-2:])
+    one, two = map(int, load_index(coded.file).ids[-2:])
     assert hits(coded.post("/search", text="A zebra in the bath.", k=1)) == [(one, "A zebra in the bath.")]
     answer = coded.post("/update", ids=[one, two], texts=["An okapi in the bath.", ""]).json()
     assert "texts.1" in answer["error"]["message"]
@@ -75,11 +85,12 @@ def test_documents_are_added_replaced_and_removed(coded):
     assert answer == {"documents": size + 2, "replaced": 1, "skipped": 1}
     assert hits(coded.post("/search", text="Two zebras.", k=1)) == [(two, "Two zebras.")]
     assert hits(coded.post("/search", text="An okapi in the bath.", k=1)) == [(one, "An okapi in the bath.")]
-    answer = coded.post("/remove", ids=[one, two, one]).json()
-    assert answer == {"documents": size, "removed": 2, "skipped": 0}
-    assert load_index(coded.folder).size == size
+    answer = coded.post("/remove", ids=[one, two, one, 10**6, 10**7]).json()
+    assert answer == {"documents": size, "removed": 2, "unknown": 2}
+    assert load_index(coded.file).size == size
     for path, body, message in (
-        ("/remove", {"ids": [10**6]}, "1000000"),
+        ("/update", {"ids": [10**6], "texts": ["a"]}, "1000000"),
+        ("/upsert", {"ids": [10**6], "texts": ["a"]}, "1000000"),
         ("/remove", {"ids": [0], "texts": ["a"]}, "texts: Extra inputs"),
         ("/remove", {}, "ids: Field required"),
         ("/update", {"texts": ["a"]}, "ids: Field required"),
@@ -94,30 +105,28 @@ def test_documents_are_added_replaced_and_removed(coded):
 
 
 def test_a_changed_index_is_noticed(coded):
-    index = load_index(coded.folder)
+    index = load_index(coded.file)
     before = index.size
     vectors = coded.encoder.without_code().encode_document(["A walrus on the roof."])
     index.add(np.asarray(vectors), documents=["A walrus on the roof."])
-    index.save(coded.folder)
     assert hits(coded.post("/search", text="A walrus on the roof.", k=1)) == [(index.ids[-1], "A walrus on the roof.")]
     coded.post("/remove", ids=[int(index.ids[-1])])
-    assert load_index(coded.folder).size == before
+    assert load_index(coded.file).size == before
 
 
 @pytest.fixture
 def small(tiny, tmp_path):
     """A server of a small index with IDs, which requests may change."""
-    tiny.index(TEXTS[:20], ids=[f"d{i}" for i in range(20)]).save(tmp_path / "idx")
-    with served(tiny, index=tmp_path / "idx", writable=True) as server, ThreadPoolExecutor(20) as pool:
-        server.folder = tmp_path / "idx"
+    tiny.index(TEXTS[:20], ids=[f"d{i}" for i in range(20)]).save(tmp_path / "docs.db")
+    with served(tiny, index=tmp_path / "docs.db", writable=True) as server, ThreadPoolExecutor(20) as pool:
+        server.file = tmp_path / "docs.db"
         server.later = lambda path, **body: pool.submit(server.post, path, **body)
         yield server
 
 
-@pytest.mark.filterwarnings("ignore:.*locked by another writer")
 def test_changes_wait_in_a_queue_of_their_own(small):
     """While another writer is at work, searches are answered, and every change is done once and says so."""
-    with locked(small.folder):
+    with writer(small.file):
         waiting = [small.later("/add", ids=[f"new {i}"], texts=[f"A new text {i}."]) for i in range(16)]
         while "jaxwhiten_changes 16.0" not in small.client.get("/metrics").text:
             time.sleep(0.01)
@@ -130,7 +139,7 @@ def test_changes_wait_in_a_queue_of_their_own(small):
         assert not any(job.done() for job in waiting)
     sizes = [job.result().json()["documents"] for job in waiting]
     assert sorted(sizes) == list(range(21, 37))
-    assert load_index(small.folder).size == 36
+    assert load_index(small.file).size == 36
 
 
 def test_a_repeated_request_is_harmless(small):
@@ -144,12 +153,19 @@ def test_a_repeated_request_is_harmless(small):
     for _ in range(2):
         answer = small.post("/update", ids=["a"], texts=["Uno."]).json()
         assert answer == {"documents": 23, "replaced": 1, "skipped": 0}
-    assert load_index(small.folder).documents[20:] == ["Two.", "Three.", "Uno."]
+    for again in (False, True):
+        answer = small.post("/upsert", ids=["b", "e"], texts=["Dos.", "Five."]).json()
+        assert answer == {"documents": 24, "added": 0 if again else 1, "replaced": 2 if again else 1, "skipped": 0}
+    index = load_index(small.file)
+    assert [index[id].text for id in "abce"] == ["Uno.", "Dos.", "Three.", "Five."]
+    for _ in range(2):
+        answer = small.post("/remove", ids=["a"]).json()
+    assert answer == {"documents": 23, "removed": 0, "unknown": 1}
 
 
 def test_hits_have_the_metadata_that_documents_brought(tiny, tmp_path):
-    tiny.index(["One.", "Two."], ids=["a", "b"], metadata=[{"n": 1}, {"n": None}]).save(tmp_path / "idx")
-    with served(tiny, index=tmp_path / "idx", writable=True) as server:
+    tiny.index(["One.", "Two."], ids=["a", "b"], metadata=[{"n": 1}, {"n": None}]).save(tmp_path / "docs.db")
+    with served(tiny, index=tmp_path / "docs.db", writable=True) as server:
         (hit,) = server.post("/search", text="One.", k=1).json()["hits"]
         assert (hit["id"], hit["metadata"]) == ("a", {"n": 1})
         body = {"ids": ["c", "d"], "texts": ["Three.", " "], "metadata": [{"n": [3, {"deep": "é"}]}, {}]}
@@ -158,6 +174,13 @@ def test_hits_have_the_metadata_that_documents_brought(tiny, tmp_path):
         server.post("/update", ids=["b"], texts=["Zwei."], metadata=[{"n": 2}])
         answers = server.post("/search", text="One.", k=3).json()["hits"]
         assert {hit["id"]: hit["metadata"]["n"] for hit in answers} == {"a": 1, "b": 2, "c": [3, {"deep": "é"}]}
+        for where, wanted in (({"n": {"gte": 2}, "id": ["a", "b"]}, ["b"]), ({"text": "One."}, ["a"]), ({"n": 7}, [])):
+            found = server.post("/search", text="One.", k=3, where=where).json()["hits"]
+            assert [hit["id"] for hit in found] == wanted
+        found = server.post("/search", text="One.", among=["b", "c"], where={"n": 2}).json()["hits"]
+        assert [hit["id"] for hit in found] == ["b"]
+        for where, message in (({"m": 1}, "'m'"), ({"n": {"is": 1}}, "'is'"), ("n = 1", "where: ")):
+            invalid(server.post("/search", text="One.", where=where), message)
         invalid(server.post("/add", ids=["e"], texts=["Five."]), "stores metadata: pass `metadata`")
         invalid(server.post("/add", ids=["e"], texts=["Five."], metadata=[]), "metadata: ")
         for bad in (2**64, -(2**63) - 1, json.loads("[" * 150 + "]" * 150)):
@@ -168,28 +191,27 @@ def test_hits_have_the_metadata_that_documents_brought(tiny, tmp_path):
         assert server.post("/add", ids=["e"], texts=["Five."], metadata=[many]).status_code == 413
 
 
-@pytest.mark.filterwarnings("ignore:.*locked by another writer")
 def test_a_change_whose_caller_goes_away_before_it_begins_is_dropped(small):
-    with locked(small.folder):
+    with writer(small.file):
         begun = small.later("/add", ids=["begun"], texts=["Begun."])
         time.sleep(0.3)
         with pytest.raises(httpx2.ReadTimeout):
             httpx2.post(f"{small.url}/add", json={"ids": ["gone"], "texts": ["Gone."]}, timeout=0.5)
     assert begun.result().json()["documents"] == 21
     assert small.post("/add", ids=["last"], texts=["Last."]).json()["documents"] == 22
-    assert list(load_index(small.folder).ids[20:]) == ["begun", "last"]
+    assert list(load_index(small.file).ids[20:]) == ["begun", "last"]
 
 
-@pytest.mark.filterwarnings("ignore:.*locked by another writer")
 def test_vectors_are_not_added_to_the_index_of_another_encoder(small, run_change):
     """It has as many dimensions, and takes the place of the other while a request waits."""
     other = Encoder.from_pretrained("jaxwhiten-tiny", pooling="max", max_length=32)
-    with locked(small.folder):
+    with writer(small.file):
         waiting = run_change(small)
         time.sleep(0.5)
-        other.index(TEXTS[:9]).save(small.folder)
-    assert "not in the space" in waiting()
-    index = load_index(small.folder)
+        other.index(TEXTS[:9]).save(small.file.with_name("other.db"))
+        small.file.with_name("other.db").replace(small.file)
+    assert "was replaced after the index was loaded" in waiting()
+    index = load_index(small.file)
     assert (index.size, index.encoding["max_length"]) == (9, 32)
 
 
@@ -205,7 +227,7 @@ def run_change(request, tmp_path, monkeypatch, capsys):
         (tmp_path / "new.csv").write_text("id,text\nnew,A new text.\n")
         model = tmp_path / "model"
         server.encoder.save(model)
-        words = [str(tmp_path / "new.csv"), "--add", "--id", "id", "-o", str(server.folder), "--model", str(model)]
+        words = [str(tmp_path / "new.csv"), "--add", "--id", "id", "-o", str(server.file), "--model", str(model)]
         thread = threading.Thread(target=cli.main, args=(["index", *words],))
         thread.start()
         time.sleep(2)
@@ -220,11 +242,11 @@ def run_change(request, tmp_path, monkeypatch, capsys):
 
 
 def test_an_index_may_not_be_writable_nor_of_another_encoder(coded):
-    with served(coded.encoder, index=coded.folder) as server:
+    with served(coded.encoder, index=coded.file) as server:
         assert hits(server.post("/search", text=TEXTS[0], k=1))[0][1] == TEXTS[0]
         assert server.post("/add", texts=["a"]).status_code == 404
     with (
         pytest.raises(JaxwhitenError),
-        served(Encoder.from_pretrained("jaxwhiten-tiny", pooling="cls"), index=coded.folder),
+        served(Encoder.from_pretrained("jaxwhiten-tiny", pooling="cls"), index=coded.file),
     ):
         pass
