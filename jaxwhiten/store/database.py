@@ -47,7 +47,8 @@ class Database:
         self.path = None if path is None else Path(os.path.realpath(path))
         self.name = "the index in memory" if path is None else os.fspath(path)
         self.read_only = read_only
-        self.lock = threading.RLock()
+        self.lock = self._reading = threading.RLock()
+        self._changing = 0  # the thread that changes the file
         name = ""
         if self.path is not None:
             if not create and not self.path.is_file():
@@ -65,8 +66,7 @@ class Database:
                 self._connection.execute(f"PRAGMA application_id = {kind}")
             if self.path is not None and not read_only:
                 self._reader = self._connected(name)
-        self._reading = self.lock if self._reader is self._connection else threading.RLock()
-        self._changing = 0  # the thread that changes the file
+                self._reading = threading.RLock()
         self._identity = self._seen()
 
     def _connected(self, name: str) -> sqlite3.Connection:
