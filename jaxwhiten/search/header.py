@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
+from urllib.parse import quote
 
 from jaxwhiten import io, records
 from jaxwhiten._version import __version__
@@ -152,13 +154,14 @@ def check_index_file(path: os.PathLike[str] | str) -> Path:
 
 
 def is_index(path: os.PathLike[str] | str) -> bool:
-    """Whether a file begins as an index does."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(72)
-    except OSError:
+    """Whether a file is one of an index; SQLite reads it, because to close it elsewhere would release its locks."""
+    if not os.path.isfile(path):
         return False
-    return start.startswith(b"SQLite format 3\0") and int.from_bytes(start[68:72], "big") == KIND
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(os.fspath(path))}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute("PRAGMA application_id").fetchall() == [(KIND,)])
+    except sqlite3.Error:
+        return False
 
 
 def open_database(path: os.PathLike[str] | str, *, read_only: bool = False) -> Database:

@@ -444,23 +444,12 @@ class Index(Header):
           place, the backend decides which are returned. If an approximate index finds fewer than k, the rest have
           score −inf and id −1, or None if ids are strings.
         """
-        if isinstance(queries, str) or (isinstance(queries, list | tuple) and not are_rows(queries)):
-            return self._of_texts(queries, k, among, where, hybrid)
+        if are_texts(queries):
+            return hits_of_texts(self, queries, k, among, where, hybrid)
         if hybrid:
             raise InputError("`hybrid` compares words: pass texts, or omit it.")
         scores, rows = self._search(queries, k, prepared, among, where)
         return scores, self.documents.ids(rows)
-
-    def _of_texts(self, queries: RowsLike, k: int, among: IdsLike, where: Where | None, hybrid: bool) -> Any:
-        texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
-        self.check_k(k)
-        if self.views is None:
-            raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        some = texts if hybrid else None
-        hits = self.hits(self.views.queries(texts), k, among, where, some) if texts else []
-        if isinstance(queries, str):
-            return hits[0]
-        return hits
 
     def hits(
         self,
@@ -757,11 +746,23 @@ def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:
     return make
 
 
-def are_rows(items: Sequence[Any]) -> bool:
-    """Whether the items of a list are vectors."""
-    first = items[0] if len(items) else ""
+def are_texts(queries: RowsLike) -> bool:
+    """Whether queries are a text or a list of texts; other lists are of vectors."""
+    if not isinstance(queries, list | tuple):
+        return isinstance(queries, str)
+    first = queries[0] if queries else ""
     listed = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], int | float)
-    return listed or getattr(first, "ndim", 0) == 1
+    return not listed and getattr(first, "ndim", 0) != 1
+
+
+def hits_of_texts(index: Any, queries: Any, k: int, among: IdsLike, where: Where | None, hybrid: bool) -> Any:
+    """The hits of a text, or those of each of several, in an index that knows its encoder."""
+    texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
+    check_integer("k", k, 1)
+    if index.views is None:
+        raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
+    several = index.hits(index.views.queries(texts), k, among, where, texts if hybrid else None) if texts else []
+    return several[0] if isinstance(queries, str) else several
 
 
 def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:

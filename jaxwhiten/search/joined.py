@@ -13,10 +13,9 @@ import numpy as np
 from jaxwhiten.errors import InputError, MismatchError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.search.documents import as_ids
-from jaxwhiten.search.index import Hit, Index, are_rows, open_index_file
+from jaxwhiten.search.index import Hit, Index, are_texts, hits_of_texts, open_index_file
 from jaxwhiten.search.where import Where
 from jaxwhiten.space import VectorSpace
-from jaxwhiten.text import as_texts
 from jaxwhiten.types import IdsLike, RowsLike, Shaped
 
 if TYPE_CHECKING:
@@ -28,28 +27,26 @@ _SHARED = ("backend", "input_dimension", "dimension", "normalize", "whitening", 
 class JoinedIndex:
     """Indexes of one space and code, which are searched as one. Each may be changed by itself.
 
-    Documents without IDs of their own are numbered through, in the order of the indexes.
-
-    >>> first = build_index(np.eye(4, dtype=np.float32)[:2])
-    >>> JoinedIndex([first, build_index(np.eye(4, dtype=np.float32)[2:], like=first)]).ids.tolist()
-    [0, 1, 2, 3]
+    >>> parts = [build_index(np.eye(4)[rows], ids=list(ids)) for rows, ids in (([0, 1], "ab"), ([2, 3], "cd"))]
+    >>> JoinedIndex(parts).search(np.eye(4, dtype=np.float32)[2:3], k=1)[1].tolist()
+    [['c']]
 
     Raises:
-      MismatchError: The indexes are of different spaces or codes, or an ID is in two of them.
+      MismatchError: The indexes are of different spaces or codes, their documents are numbered, or an ID is in two.
     """
 
     def __init__(self, indexes: Sequence[Index]) -> None:
         if not indexes:
             raise InputError("Expected at least one index, got none.")
         self.indexes = tuple(indexes)
-        first = indexes[0]
         seen = set[Any]()
         for index in indexes:
-            _check_alike(first, index)
-            ids = index.ids.tolist() if index.id_type is not None else []
+            _check_alike(indexes[0], index)
+            ids = index.ids.tolist()
             if twice := sorted(seen.intersection(ids)):
                 more = f" and {len(twice) - 1} more" if twice[1:] else ""
-                raise MismatchError(f"The ID {twice[0]!r:.80}{more} is in more than one of these indexes.")
+                advice = "" if index.id_type else ": build indexes with IDs to search them as one"
+                raise MismatchError(f"The ID {twice[0]!r:.80}{more} is in more than one of these indexes{advice}.")
             seen.update(ids)
 
     def __len__(self) -> int:
@@ -66,71 +63,55 @@ class JoinedIndex:
     @property
     def ids(self) -> Shaped[np.ndarray, " n"]:
         """The ids of all documents: int64, or strings as objects."""
-        return np.concatenate([self._shifted(number, index.ids) for number, index in enumerate(self.indexes)])
+        return np.concatenate([index.ids for index in self.indexes])
 
     @property
     def views(self) -> Views | None:
         """The views of texts for these indexes."""
         return self.indexes[0].views
 
-    def _start(self, number: int) -> int:
-        """The number of the first document of an index, if they are numbered."""
-        if self.indexes[0].id_type is not None:
-            return 0
-        return sum(index.state.next for index in self.indexes[:number])
-
-    def _shifted(self, number: int, ids: np.ndarray) -> np.ndarray:
-        start = self._start(number)
-        return np.where(ids < 0, -1, ids + start) if start else ids
-
-    def search(self, queries: RowsLike, k: int = 10, *, among: IdsLike = None, where: Where | None = None) -> Any:
+    def search(
+        self,
+        queries: RowsLike,
+        k: int = 10,
+        *,
+        among: IdsLike = None,
+        where: Where | None = None,
+        hybrid: bool = False,
+    ) -> Any:
         """The k best documents of each query, as `Index.search` gives them."""
-        if isinstance(queries, str) or (isinstance(queries, list | tuple) and not are_rows(queries)):
-            texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
-            views = self.views
-            if views is None:
-                raise InputError("These indexes have no encoder: pass vectors, or load them with jaxwhiten.load_index.")
-            several = self.hits(views.queries(texts), k, among, where) if texts else []
-            return several[0] if isinstance(queries, str) else several
-        parts = self._parts(among)
-        results: list[Any] = [
-            self.indexes[number].search(queries, k, among=some, where=where) for number, some in parts
+        if are_texts(queries):
+            return hits_of_texts(self, queries, k, among, where, hybrid)
+        results = [
+            index.search(queries, k, among=some, where=where, hybrid=hybrid) for index, some in self._parts(among)
         ]
-        scores = np.concatenate([scores for scores, _ in results], axis=1)
-        pairs = zip(parts, results, strict=True)
-        ids = np.concatenate([self._shifted(number, ids) for (number, _), (_, ids) in pairs], axis=1)
+        scores, ids = (np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True))
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return _taken(scores, best), _taken(ids, best)
+        return np.take_along_axis(scores, best, axis=1), np.take_along_axis(ids, best, axis=1)
 
-    def hits(self, queries: RowsLike, k: int, among: IdsLike = None, where: Where | None = None) -> list[list[Hit]]:
+    def hits(
+        self,
+        queries: RowsLike,
+        k: int,
+        among: IdsLike = None,
+        where: Where | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
-        results = list[list[list[Hit]]]()
-        for number, some in self._parts(among):
-            start = self._start(number)
-            lists = self.indexes[number].hits(queries, k, some, where)
-            results.append([[hit._replace(id=int(hit.id) + start) if start else hit for hit in hits] for hits in lists])
+        results = [index.hits(queries, k, some, where, texts) for index, some in self._parts(among)]
         several = zip(*results, strict=True)
         return [heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score) for lists in several]
 
-    def _parts(self, among: IdsLike) -> list[tuple[int, list[Any] | None]]:
-        """The numbers of the indexes to search, and the ids among which each is searched."""
+    def _parts(self, among: IdsLike) -> list[tuple[Index, list[Any] | None]]:
+        """The indexes to search, and the ids among which each is searched."""
         if among is None:
-            return [(number, None) for number in range(len(self.indexes))]
+            return [(index, None) for index in self.indexes]
         ids = as_ids(among)
-        parts = list[tuple[int, list[Any] | None]]()
-        for number, index in enumerate(self.indexes):
-            start = self._start(number)
-            own = [id - start for id in ids] if start else ids
-            if some := [id for id in own if id in index]:
-                parts.append((number, some))
-        known = sum(len(some or ()) for _, some in parts)
+        parts = [(index, index.known(ids)) for index in self.indexes]
+        known = sum(len(some) for _, some in parts)
         if known < len(ids):
             warn(f"`among`: {len(ids) - known} of the {len(ids)} IDs are not in the indexes, and are left out.")
-        return parts or [(0, ids)]
-
-
-def _taken(array: Shaped[np.ndarray, "q n"], best: np.ndarray) -> Shaped[np.ndarray, "q k"]:
-    return np.take_along_axis(array, best, axis=1)
+        return [part for part in parts if part[1]] or [(self.indexes[0], ids)]
 
 
 def _check_alike(first: Index, other: Index) -> None:
