@@ -70,7 +70,7 @@ def test_decoded_vectors_are_unbiased_and_lose_what_is_expected(vectors, moments
 def test_scalar_levels_for_each_axis_lose_more(moments):
     """Lloyd-Max levels of 2 bits, at which 32 equal axes fill 8 bytes, lose 0.1175 (Max 1960, table I)."""
     code = SpectrumCode(bytes=8).fit(Whitening.from_moments(moments, gamma=1.0, shrinkage="oas"))
-    assert code.bound_ == pytest.approx(1 / 16)
+    assert code.bound_ == pytest.approx(1 / 16, rel=1e-3)
     assert code.distortion_ < 0.11
 
 
