@@ -215,6 +215,14 @@ def test_vectors_along_few_axes_fill_a_code_with_a_warning(vectors, tmp_path):
     np.testing.assert_array_equal(load_code(tmp_path / "code.safetensors").encode(vectors), codes)
 
 
+def test_few_vectors_are_warned_of_where_more_would_help(vectors):
+    with pytest.warns(WhiteningWarning, match="of 7 bytes was fitted on 31 vectors of 32 dimensions") as caught:
+        SpectrumCode(bytes=7).fit(vectors[:31])
+    assert "use about 32 texts, or 8 bytes" in str(caught[0].message)
+    SpectrumCode(bytes=7).fit(vectors[:32])
+    SpectrumCode(bytes=8).fit(vectors[:31])
+
+
 def test_a_code_of_few_vectors_serves_others(tmp_path):
     """Without shrinkage the small variances of 40 vectors of 96 columns are 0, and the code loses what others have."""
     generator = np.random.default_rng(0)

@@ -29,6 +29,7 @@ def test_rows_are_counted_against_the_columns_kept():
         warnings.simplefilter("error")
         Whitening(n_components=most).fit(X)
         Whitening(gamma=0).fit(X)  # PCA scales by nothing
+        Whitening(shrinkage="oas").fit(X)
 
 
 @pytest.mark.parametrize("k", [2, 5, 10, 20])
