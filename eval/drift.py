@@ -19,6 +19,7 @@ import numpy as np
 from eval.runs import Record, Run, header
 from jaxwhiten import SpectrumCode, Whitening
 from jaxwhiten.errors import InputError
+from jaxwhiten.whitening.whitening import unseen_variances
 
 VERDICTS = ("fine", "refit soon", "refit now")
 LEAST = 50  # new rows
@@ -117,33 +118,6 @@ def drift(fitted: Whitening | SpectrumCode, new: np.ndarray) -> list[Measure]:
             _NAMES, values.tolist(), errors.tolist(), before, limits, strict=False
         )
     ]
-
-
-def unseen_variances(whitening: Whitening) -> np.ndarray:
-    """The variances [d] along a whitening's axes to expect of further rows of the same kind.
-
-    λ / |1 − c + c λ g(λ)|² with c = d / n and g the mean of 1 / (λ − λ_j), smoothed at the scale λ_j / √n. For n < d,
-    the sum over the axes without variance is n times the harmonic mean of the other variances.
-
-    References:
-      Ledoit, Péché 2011, "Eigenvectors of some large sample covariance matrix ensembles". Bun, Bouchaud, Potters 2017,
-      "Cleaning large correlation matrices: tools from random matrix theory", for the smoothing. Ledoit, Wolf 2020,
-      "Analytical nonlinear shrinkage of large-dimensional covariance matrices", for n < d.
-    """
-    n = whitening.n_samples_seen_
-    unseen = np.zeros(whitening.n_features_in_)
-    if not (rank := whitening.with_params(n_components=None, eigenvalue_floor=0.0).rank_):
-        return unseen
-    values = whitening.variances_[:rank] * n / (n - 1)
-    # rows of lower rank than they could have never leave its axes
-    d = rank if rank < n - 1 else len(unseen)
-    g = (1 / (values[:, None] - values * (1 + 1j / np.sqrt(n - 1)))).sum(axis=1) / d + (d - rank) / (d * values)
-    unseen[:rank] = values / np.abs(1 + d / (n - 1) * (values * g - 1)) ** 2
-    if d > rank:
-        noise_sum = min(rank**2 / (1 / values).sum(), 0.95 * values.sum())
-        unseen *= (values.sum() - noise_sum) / unseen.sum()
-        unseen[rank:] = noise_sum / (d - rank)
-    return unseen
 
 
 def expected_loss(code: SpectrumCode, means: np.ndarray, variances: np.ndarray) -> float:

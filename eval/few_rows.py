@@ -3,8 +3,9 @@
 `python -m eval.few_rows [--config configs/few_rows.py] [--config.key=value ...]`
 
 For each number of rows: the share of float32's first ten documents that a code finds, the share of the variance that it
-expects to lose and that documents outside the fit do lose; and the MRR@10 of whitened vectors. Writes `run.jsonl`,
-tables and a plot to the folder `out`.
+expects to lose and that documents outside the fit do lose; the same for normal vectors of the corpus' mean and
+covariance, fitted on as many of them; and the MRR@10 of whitened vectors. Writes `run.jsonl`, tables and a plot to the
+folder `out`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from jaxwhiten.encoding import EmbeddingStore
 FIRST = 10
 SHRINKAGES = (None, "oas")
 _MANY = 10**9
-_FIGURES = ("bytes", "share", "distortion", "lost", "fit_seconds", "mrr_at_10", "versus_raw")
+_FIGURES = ("bytes", "share", "distortion", "lost", "normal", "fit_seconds", "mrr_at_10", "versus_raw")
 
 
 def evaluator(config: FewRows) -> Iterator[Run]:
@@ -59,6 +60,7 @@ def evaluator(config: FewRows) -> Iterator[Run]:
                 "rows": "documents drawn at random; all are searched",
                 "share": f"of the first {FIRST} documents by float32 vectors, among the first {FIRST} by decoded ones",
                 "lost": f"share of the variance of {config.held_out} documents outside the fit",
+                "normal": "distortion over lost for normal vectors of the documents' mean and covariance",
                 "whitened": f"MRR@{FIRST} x 100 of all columns, scaled to unit length",
             },
         )
@@ -95,27 +97,43 @@ def coded(
     moments = Moments.of(rows)
     nearest = [*scoring.best(queries @ documents.T, FIRST)]
     center = documents.mean(axis=0)
+    normal = normal_like(documents, len(rows) + config.held_out, config.seed)
+    normal_moments = Moments.of(normal[: len(rows)])
     for size in sizes:
         shares = []
-        for shrinkage in SHRINKAGES:
+        for shrinkage in ("none", "nonlinear"):
+            fitted = [of_many(part) if shrinkage == "none" else part for part in (moments, normal_moments)]
             started = time.perf_counter()
-            code = SpectrumCode(bytes=size).fit(moments if shrinkage else of_many(moments))
+            code = SpectrumCode(bytes=size).fit(fitted[0])
             seconds = time.perf_counter() - started
+            control = SpectrumCode(bytes=size).fit(fitted[1])
             decoded = jaxwhiten.normalize(code.transform(documents))
             shares.append(metrics.recalls(scoring.best(queries @ decoded.T, FIRST), nearest, FIRST))
-            lost = None
-            if unseen is not None:
-                lost = float(((code.transform(unseen) - unseen) ** 2).sum() / ((unseen - center) ** 2).sum())
+            lost = None if unseen is None else loss(code, unseen, center)
             yield {
                 "n_fit": len(rows),
                 "bytes": size,
-                "shrinkage": shrinkage or "none",
+                "shrinkage": shrinkage,
                 "share": float(shares[-1].mean()),
                 "versus": compared(shares, config),
                 "distortion": code.distortion_,
                 "lost": lost,
+                "normal": control.distortion_ / loss(control, normal[len(rows) :], center),
                 "fit_seconds": seconds,
             }
+
+
+def normal_like(x: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Normal vectors of the mean and covariance of x."""
+    root = (x - x.mean(axis=0)) / np.sqrt(len(x))
+    factors = np.linalg.svd(root, full_matrices=False)[1:]
+    numbers = np.random.default_rng(seed).standard_normal((count, len(factors[0]))) * factors[0]
+    return (x.mean(axis=0) + numbers @ factors[1]).astype(np.float32)
+
+
+def loss(code: SpectrumCode, x: np.ndarray, center: np.ndarray) -> float:
+    """What a code loses of the squared distances to the center."""
+    return float(((code.transform(x) - x) ** 2).sum() / ((x - center) ** 2).sum())
 
 
 def whitened(
@@ -204,18 +222,21 @@ def whitenings_table(*runs: Run) -> Table | None:
 
 
 def distortion_table(*runs: Run) -> Table | None:
-    """What a code expects to lose over what documents outside the fit lose: the range over runs and sizes."""
+    """What a code expects to lose over what vectors outside the fit do: the range over runs and sizes."""
     ratios: dict[tuple[str, int], list[list[float]]] = {}
     for (name, _), by_rows in _pairs(runs, "bytes").items():
         for pair in (pair for pairs in by_rows for pair in pairs if pair[0].lost is not None):
-            ratios.setdefault((name, pair[0].n_fit), []).append([row.distortion / row.lost for row in pair])
+            ratios.setdefault((name, pair[0].n_fit), []).append(
+                [*(row.distortion / row.lost for row in pair), pair[1].normal]
+            )
     if not ratios:
         return None
     body = [
         [name, f"{count:,}", *(f"{min(side):.2f}–{max(side):.2f}" for side in zip(*found, strict=True))]
         for (name, count), found in sorted(ratios.items())
     ]
-    return Table(["encoder", "rows", "without shrinkage", "with it"], body, 1, groups=[line[0] for line in body])
+    heads = ["encoder", "rows", "without shrinkage", "with it", "with it, normal vectors"]
+    return Table(heads, body, 1, groups=[line[0] for line in body])
 
 
 def draw(*runs: Run, path: Path) -> Path | None:

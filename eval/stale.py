@@ -132,7 +132,7 @@ def cited() -> dict[str, list[str]]:
             cite(name, str(page))
             cite(f"benchmarks/{name}", str(page))
     pictures = {name: [run_name] for name, (run_name, _) in images.IMAGES.items()}
-    pictures["quality"] = list(images.QUALITY.values())
+    pictures |= {"quality": list(images.QUALITY.values()), "few-rows": images.FEW_ROWS}
     for picture, run_names in pictures.items():
         for run_name in run_names:
             cite(run_name, str(images.FOLDER / f"{picture}.png"))

@@ -21,7 +21,7 @@ from jaxwhiten.types import AnyArray, Float32, Json, OnnxGraph, RowsLike, UInt8
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import parameters
-from jaxwhiten.whitening.whitening import alike, oas, shrunk
+from jaxwhiten.whitening.whitening import alike, unseen_variances
 
 # of a group: half a byte
 _BITS = 4
@@ -38,26 +38,9 @@ class _State(NamedTuple):
     designs: dict[int, tuple[Design, Plan]]
 
 
-def _expected(axes: Whitening) -> np.ndarray:
-    """The variances to expect of further vectors along the axes [d], from n vectors of the fit.
-
-    The covariance of n vectors has too much variance along its first axes and too little along its last: it is shrunk
-    towards the identity. Vectors that vary along less than half as many axes as n vectors can are taken to have no
-    others.
-    """
-    n = axes.n_samples_seen_
-    rank = axes.rank_
-    used = len(axes.variances_) if 2 * rank >= n else rank
-    variances = np.zeros_like(axes.variances_)
-    if rank:
-        some = axes.variances_[:used]
-        variances[:used] = shrunk(some, oas(some, n))
-    return variances
-
-
 def _variances(axes: Whitening, least: int) -> np.ndarray:
     """The positive variances along the axes, and the smallest of them along others up to `least`."""
-    variances = axes.variances_ if axes.shrinkage is None else _expected(axes)
+    variances = axes.variances_ if axes.shrinkage is None else unseen_variances(axes)
     variances = variances[variances > 0]
     more = max(0, least - len(variances)) if len(variances) else 0
     return np.concatenate([variances, np.repeat(variances[-1:], more)])
@@ -175,15 +158,23 @@ class SpectrumCode(Code):
     def _made(self, state: _State) -> tuple[Design, Plan]:
         """The quantiser and the plan under the current parameters."""
         groups = 2 * self.bytes
+        n = state.axes.n_samples_seen_
+        d = state.axes.n_features_in_
         if groups not in state.designs:
             variances = _variances(state.axes, groups)
             if not len(variances):
-                raise InputError(f"Cannot fit a code: {alike(state.axes.n_samples_seen_)}")
+                raise InputError(f"Cannot fit a code: {alike(n)}")
             if groups > (varying := len(_variances(state.axes, 0))):
                 advice = f"Use more texts, or at most {counted(max(1, varying // 2), 'bytes')}."
                 warn(
                     f"A code of {counted(self.bytes, 'bytes')} was fitted on vectors that vary along only"
                     f" {counted(varying, 'axes')}. {advice}",
+                    WhiteningWarning,
+                )
+            elif 2 * groups < d and n < d:
+                warn(
+                    f"A code of {counted(self.bytes, 'bytes')} was fitted on {n:,} vectors of {d:,} dimensions. It gets"
+                    f" better with more: use about {d:,} texts, or {-(-d // 4):,} bytes.",
                     WhiteningWarning,
                 )
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
@@ -277,7 +268,7 @@ def unit_length(whitening: Whitening) -> Whitening:
         mean = (whitening.mean_ - affine.shift) @ affine.matrix
     scales = whitening.scales_
     k = len(scales)
-    variances = _expected(whitening)[:k] * scales**2
+    variances = unseen_variances(whitening)[:k] * scales**2
     # Equal variances, as with γ = 1, keep their order whatever their rounding.
     order = np.argsort(-np.round(np.log(np.maximum(variances, np.finfo(float).tiny)), 9), kind="stable")
     size = float(variances.sum() + mean @ mean)

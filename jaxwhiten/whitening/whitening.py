@@ -134,7 +134,7 @@ class Whitening(Estimator, WhiteningParameters):
         self.noise_ = noise
         self._pending = None
         self.n_samples_seen_ = n
-        if self.gamma:  # at 0 nothing is scaled
+        if self.gamma and not self.shrinkage_:  # at 0 nothing is scaled
             _warn_of_few_rows(variances, n, int(self.n_components or len(mean)))
         self._warn_of_rank()
         columns = np.square(components) @ variances
@@ -361,6 +361,42 @@ def oas(variances: Float64[np.ndarray, " d"], n: int) -> float:
     if distance > 0:
         return min(((1 - 2 / d) * squares + square) / distance, 1.0)
     return 1.0
+
+
+def unseen_variances(whitening: Whitening) -> Float64[np.ndarray, " d"]:
+    """The variances along a whitening's axes to expect of further rows of the same kind, falling.
+
+    λ / |1 − c + c λ g(λ)|² with c = d / n and g the mean of 1 / (λ − λ_j), smoothed at the scale λ_j / √n; those that
+    rise are averaged. For n < d, the sum over the axes without variance is n times the harmonic mean of the other
+    variances. No variance is less than OAS gives to axes without any: a pair of rows that are nearly equal makes the
+    harmonic mean small. Rows that vary along less than half as many axes as n rows can vary along no others.
+
+    References:
+      Ledoit, Péché 2011, "Eigenvectors of some large sample covariance matrix ensembles". Bun, Bouchaud, Potters 2017,
+      "Cleaning large correlation matrices: tools from random matrix theory", for the smoothing. Ledoit, Wolf 2020,
+      "Analytical nonlinear shrinkage of large-dimensional covariance matrices", for n < d.
+    """
+    from scipy.optimize import isotonic_regression
+
+    n = whitening.n_samples_seen_
+    rank = whitening.rank_
+    unseen = np.zeros_like(whitening.variances_)
+    if not rank:
+        return unseen
+    d = rank if 2 * rank < n else len(unseen)
+    fitted = whitening.variances_[:d]
+    least = oas(fitted, n) * fitted.mean()
+    rows = n - 1 if n > d else rank  # repeated rows tell nothing
+    values = fitted[:rank] * n / (n - 1)
+    smoothed = values * (1 + 1j / np.sqrt(rows))
+    g = np.array([(1 / (value - smoothed)).sum() for value in values]) / d + (d - rank) / (d * values)
+    unseen[:rank] = values / np.abs(1 + d / rows * (values * g - 1)) ** 2
+    if rows < d:
+        rest = min(rank**2 / (1 / values).sum(), 0.95 * values.sum())
+        unseen *= (values.sum() - rest) / unseen.sum()
+        unseen[rank:d] = rest / (d - rank)
+    unseen[:d] = isotonic_regression(np.maximum(unseen[:d], least), increasing=False).x
+    return unseen
 
 
 def effective_dimensions(variances: Float64[np.ndarray, " d"]) -> Float64[np.ndarray, " d"]:

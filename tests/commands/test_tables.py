@@ -174,7 +174,7 @@ def test_options_stand_anywhere(run, tiny_model, tmp_path):
 
 
 @pytest.mark.filterwarnings("default::jaxwhiten.whitening.whitening.WhiteningWarning")
-@pytest.mark.parametrize("words", ["fit -o {out}", "fit --bytes 8 -o {out}", "index --bytes 8 -o {out}"])
+@pytest.mark.parametrize("words", ["fit --shrinkage 0 -o {out}", "fit --shrinkage 0 --bytes 8 -o {out}"])
 def test_the_advice_for_few_rows_is_accepted(run, tiny_model, tmp_path, words):
     (tmp_path / "few.txt").write_text("\n".join(generated(160)))
     command, *how = (word.format(out=tmp_path / "out") for word in words.split())

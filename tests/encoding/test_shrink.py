@@ -158,9 +158,9 @@ def test_dir_shows_the_public_names():
 @pytest.mark.filterwarnings("default")
 def test_the_advice_of_a_warning_is_taken_in_python(encoder):
     for fit in (encoder.whiten, encoder.shrink):
-        few = {"k": 32} if fit == encoder.shrink else {}
+        few = {"shrinkage": None} | ({"k": 32} if fit == encoder.shrink else {})
         with pytest.warns(UserWarning, match="n_components=") as warned:
             fit(TEXTS[:150], **few)
         most = int(str(warned[0].message).rstrip(".").rpartition("n_components=")[2])
         with warnings.catch_warnings(action="error"):
-            assert fit(TEXTS[:150], n_components=most).dimension == most
+            assert fit(TEXTS[:150], shrinkage=None, n_components=most).dimension == most

@@ -30,10 +30,11 @@ def test_each_number_of_rows_has_every_size_and_whitening_with_its_control(run, 
         (n, size, gamma, shrinkage)
         for n in (8, every)
         for size, gamma in ((4, None), (8, None), (None, 1.0))
-        for shrinkage in ("none", "oas")
+        for shrinkage in ("none", "oas" if gamma else "nonlinear")
     ]
     assert [row.versus is None for row in run.rows] == [shrinkage == "none" for *_, shrinkage in settings]
     assert {row.n_fit for row in run.rows if row.lost is None and row.bytes} == {every}
+    assert all(0.3 < row.normal < 1.3 for row in run.rows if row.shrinkage == "nonlinear")
     tables = [table(run, run).text() for table in few_rows.TABLES.values()]
     assert all("8" in table and "→" in table for table in tables[:2])
     assert few_rows.draw(run, run, path=tmp_path / "plot.png").stat().st_size > 1000
@@ -46,3 +47,10 @@ def test_the_control_has_the_same_mean_and_covariance():
     np.testing.assert_array_equal(many.mean, moments.mean)
     np.testing.assert_allclose(many.covariance(), moments.covariance())
     assert many.n > 10**9
+
+
+def test_normal_vectors_have_the_mean_and_covariance_of_others():
+    rows = np.random.default_rng(0).gamma(1, size=(30, 5)) * [1, 2, 3, 4, 5]
+    normal = few_rows.normal_like(rows, 200_000, 0)
+    np.testing.assert_allclose(normal.mean(axis=0), rows.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(np.cov(normal.T), np.cov(rows.T, ddof=0), rtol=0.02, atol=0.1)

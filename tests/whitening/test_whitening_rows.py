@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.whitening.moments import Moments
-from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning, effective_dimensions, eigen
+from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning, effective_dimensions, eigen, unseen_variances
 
 
 def sample(n, d, spread, seed=0):
@@ -29,6 +29,7 @@ def test_rows_are_counted_against_the_columns_kept():
         warnings.simplefilter("error")
         Whitening(n_components=most).fit(X)
         Whitening(gamma=0).fit(X)  # PCA scales by nothing
+        Whitening(shrinkage="oas").fit(X)
 
 
 @pytest.mark.parametrize("k", [2, 5, 10, 20])
@@ -51,3 +52,37 @@ def test_effective_dimensions():
     np.testing.assert_array_equal(effective_dimensions(nothing), [1, 2, 3])
     falling = np.append(np.geomspace(1, 1e-3, 383), 1e-20)
     assert effective_dimensions(falling)[-1] == 384  # nothing lies after the last, whatever the sum rounds to
+
+
+def test_unseen_variances_are_their_formula():
+    X = np.random.default_rng(3).normal(size=(40, 5)) * [16, 8, 4, 2, 1]
+    degrees = 39  # of freedom: the mean is taken out
+    values = np.linalg.eigvalsh(np.cov(X, rowvar=False))[::-1]
+    expected = []
+    for value in values:
+        g = np.mean([1 / (value - other * (1 + 1j / np.sqrt(degrees))) for other in values])
+        expected.append(value / abs(1 - 5 / degrees + 5 / degrees * value * g) ** 2)
+    known = unseen_variances(Whitening(gamma=0).fit(X))
+    np.testing.assert_allclose(known[:2], expected[:2], rtol=1e-9)
+    least = np.trace(np.cov(X, rowvar=False, ddof=0)) / 5 * Whitening(gamma=0, shrinkage="oas").fit(X).shrinkage_
+    np.testing.assert_allclose(known[3:], least)
+
+
+@pytest.mark.parametrize("n", [30, 64, 70, 200, 2000])
+@pytest.mark.parametrize("pairs", [0, 1])
+def test_the_variances_of_unseen_rows(n, pairs):
+    """Also if two rows are nearly equal."""
+    d = 64
+    spread = np.arange(1, d + 1) ** -0.6
+    X = np.random.default_rng(1).standard_normal((n, d)) * spread
+    X[:pairs] = X[-1] * 1.001
+    fitted = Whitening(gamma=0).fit(X.astype(np.float32))
+    known = unseen_variances(fitted)
+    true = (fitted.components_**2 * spread[:, None] ** 2).sum(axis=0)
+    parts = [slice(0, 8), slice(8, 24), slice(24, 64)]
+    errors = [known[part].sum() / true[part].sum() - 1 for part in parts]
+    naive = [fitted.eigenvalues_[part].sum() / true[part].sum() - 1 for part in parts]
+    assert np.abs(errors).max() < 0.25, (errors, naive)
+    assert (np.diff(known) <= 0).all()
+    if n < 2000:
+        assert np.abs(errors).max() < np.abs(naive).max() / 2, (errors, naive)
