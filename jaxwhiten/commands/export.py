@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
     add(parser, "--bytes N", "for a database: bytes per vector; default: 48, or those of the model's code", type=int)
-    add(parser, "--from IDX", "for a database: index with which --into is made level", type=Source, dest="index")
+    add(parser, "--from FILE", "for a database: index with which --into is made level", type=Source, dest="index")
     add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string", type=Guarded)
     add(parser, "--keep", "only add missing documents to --into: change and remove none")
 

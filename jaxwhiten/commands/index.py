@@ -250,11 +250,11 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:
 
 
 def _sizes(index: Index) -> str:
-    """The size of the file of an index, and what of it grows with the texts."""
+    """The size of the file of an index, and of its codes or vectors."""
     assert index.path is not None
-    size = index.path.stat().st_size
+    arrays = sum(array.nbytes for array in index.store.arrays.values())
     stored = "codes" if index.codes else "vectors"
-    return f"{_size(size)} ({stored} {_size(index.nbytes)}, texts and the rest {_size(size - index.nbytes)})"
+    return f"{_size(index.path.stat().st_size)} ({stored} {_size(arrays)})"
 
 
 def _size(count: int) -> str:

@@ -145,6 +145,8 @@ def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path | N
 def check_index_file(path: os.PathLike[str] | str) -> Path:
     """The real path of a file that `Index.save` may write; InputError if it is read-only or another kind of file."""
     file = io.replaceable(path)
+    if os.fspath(path).endswith(os.sep):
+        raise InputError(f"{path}: is the name of a folder; an index is a file, such as docs.db.")
     str(file).encode()  # UnicodeEncodeError: a name that is not UTF-8
     if file.is_dir():
         raise InputError(f"{path}: is a folder; an index is a file, such as {Path(path).name}.db.")
@@ -158,7 +160,7 @@ def is_index(path: os.PathLike[str] | str) -> bool:
     if not os.path.isfile(path):
         return False
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(os.fspath(path))}?mode=ro", uri=True)) as connection:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(os.fspath(path))}?mode=rw", uri=True)) as connection:
             return bool(connection.execute("PRAGMA application_id").fetchall() == [(KIND,)])
     except sqlite3.Error:
         return False

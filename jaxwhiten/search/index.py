@@ -91,7 +91,7 @@ class Hit(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Index(Header):
-    """An index of document vectors, made by `build_index` or `load_index`. An id is never given to another document.
+    """An index of document vectors, made by `build_index` or `load_index`. A number is never given to another document.
 
     It lives in its database: in a temporary one until it is saved, and then in its file, which every change changes. A
     change that raises or is interrupted changes nothing. Threads may share an index, and processes its file: searches
@@ -351,7 +351,7 @@ class Index(Header):
         return {row: row for row in rows.tolist()}
 
     def remove(self, ids: IdsLike, *, strict: bool = False) -> int:
-        """Removes the documents of a list of ids, and returns how many there were. The ids are not used again.
+        """Removes the documents of a list of ids, and returns how many there were. Numbers are not used again.
 
         At least one document must remain.
 

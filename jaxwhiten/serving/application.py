@@ -184,7 +184,7 @@ def application(
     gets |= {"/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:
-        documents = Documents(index, encoder, batcher, registry)
+        documents = Documents(index, encoder, batcher, registry, writable=writable)
         views[documents.current().query] = None
         posts |= {"/search": documents.search}
         if writable:

@@ -42,8 +42,11 @@ class Documents:
     caller goes away before it begins is dropped; begun, it is carried out.
     """
 
-    def __init__(self, path: PathLike, encoder: Encoder, batcher: Batcher, registry: CollectorRegistry):
+    def __init__(
+        self, path: PathLike, encoder: Encoder, batcher: Batcher, registry: CollectorRegistry, *, writable: bool
+    ):
         self.path = Path(path)
+        self._writable = writable
         self._encoder = encoder
         self._batcher = batcher
         self._loading = threading.Lock()
@@ -54,7 +57,7 @@ class Documents:
         gauge.set_function(lambda: self._changes)
 
     def _load(self) -> Current:
-        index = search.load_index(self.path)
+        index = search.load_index(self.path, read_only=not self._writable)
         query, document = (view_for(index, self._encoder, role) for role in ROLES)
         return Current(index, query, document)
 

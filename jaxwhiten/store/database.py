@@ -53,7 +53,7 @@ class Database:
         if self.path is not None:
             if not create and not self.path.is_file():
                 raise FormatError(f"{path}: no such file; expected an index.")
-            mode = "ro" if read_only else "rwc" if create else "rw"
+            mode = "rwc" if create else "rw"  # also to be read only: what a killed writer has left is to be ended
             name = f"file:{quote(os.fspath(self.path))}?mode={mode}"
         with self.turning():
             self._connection = self._reader = self._connected(name)
@@ -64,7 +64,9 @@ class Database:
                 if not (empty and (create or path is None)):
                     raise FormatError(f"{path}: a SQLite file, but not one that jaxwhiten wrote.")
                 self._connection.execute(f"PRAGMA application_id = {kind}")
-            if self.path is not None and not read_only:
+            if read_only:
+                self._connection.execute("PRAGMA query_only = 1")
+            elif self.path is not None:
                 self._reader = self._connected(name)
                 self._reading = threading.RLock()
         self._identity = self._seen()

@@ -195,7 +195,7 @@ def test_writers_that_are_killed_and_readers_of_one_file(options, tmp_path):
     kills = 0
     for seed in range(20):
         writers = [child(WRITES, path, log, me, seed) for me, log in logs.items()]
-        readers = [child(READS, path, SOAK / 10, number) for number in range(4 if seed % 5 == 0 else 0)]
+        readers = [child(READS, path, SOAK / 2, number) for number in range(4 if seed % 5 == 0 else 0)]
         for process in (*writers, *readers):
             assert process.stdout.readline() == "ready\n"
         time.sleep(rng.uniform(0.1, 0.6))
