@@ -17,7 +17,7 @@ _COMPARISONS = {"eq": "=", "ne": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte":
 _STEPS = 1_000_000  # of SQLite's machine between two looks
 _MOST = 2_000  # looks until a filter is given up: 30 s to a minute
 _FUNCTIONS = {
-    *("abs", "coalesce", "date", "datetime", "glob", "hex", "ifnull", "iif", "instr", "json_extract", "json_type"),
+    *("abs", "coalesce", "date", "datetime", "glob", "hex", "ifnull", "instr", "json_extract", "json_type"),
     *("julianday", "length", "like", "lower", "ltrim", "max", "min", "nullif", "replace", "round", "rtrim", "strftime"),
     *("substr", "substring", "time", "trim", "typeof", "unicode", "upper", "->", "->>"),
 }
