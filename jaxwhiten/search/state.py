@@ -193,13 +193,14 @@ class State:
             return cls(store, alive, rows, **facts, removed=len(dead))
 
     def refreshed(self, connection: sqlite3.Connection) -> State | None:
-        """The state after the changes of others; None if their positions are others."""
+        """The state after the changes of others; None if it has other positions, or is of before this one."""
         facts = _facts(connection)
-        if facts["generation"] != self.generation:
-            return None
         known = len(self.alive)
         names = self.store.arrays
         count = len(Pages(connection, next(iter(names))))
+        [[removed]] = connection.execute("SELECT coalesce(max(number), 0) FROM removed").fetchall()
+        if facts["generation"] != self.generation or count < known or removed < self.removed:
+            return None
         if count > known:
             store = self.store.extended({name: Pages(connection, name).read(known) for name in names})
         else:
