@@ -69,7 +69,7 @@ def test_messages_speak_of_flags(run, tiny_model, whitening_file, corpus, tmp_pa
 @pytest.mark.filterwarnings("always::jaxwhiten.whitening.whitening.WhiteningWarning")
 def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model, corpus, tmp_path):
     out = tmp_path / "w.safetensors"
-    words = ["fit", corpus, "--model", tiny_model, "--pooling", "mean", "-o", out, "--overwrite"]
+    words = ["fit", corpus, "--model", tiny_model, "--pooling", "mean", "-o", out, "--overwrite", "--shrinkage", 0]
     (tmp_path / "few.txt").write_text("\n".join(generated(150)))
     words[1] = tmp_path / "few.txt"
     (warning, chosen) = run(*words).err.splitlines()
