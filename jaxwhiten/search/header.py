@@ -162,8 +162,9 @@ def is_index(path: os.PathLike[str] | str) -> bool:
     try:
         with contextlib.closing(sqlite3.connect(f"file:{quote(os.fspath(path))}?mode=rw", uri=True)) as connection:
             return bool(connection.execute("PRAGMA application_id").fetchall() == [(KIND,)])
-    except sqlite3.Error:
-        return False
+    except sqlite3.Error:  # it is damaged, or no database
+        with open(path, "rb") as file:
+            return int.from_bytes(file.read(72)[68:], "big") == KIND
 
 
 def open_database(path: os.PathLike[str] | str, *, read_only: bool = False) -> Database:

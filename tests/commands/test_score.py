@@ -208,6 +208,6 @@ def test_a_warning_is_printed_once_and_advice_names_flags(run, tiny_model, tmp_p
     path.write_text("query,document\n" + "".join(f'"{a}","{b}"\n' for a, b in rows))
     with warnings.catch_warnings():
         warnings.simplefilter("always", WhiteningWarning)
-        done = run("score", path, "--model", tiny_model, "--pooling", "mean", "--max-length", "32", "--bytes", "8")
-    assert done.err.count("warning: A whitening of 32 columns was fitted on") == 1
+        done = run("score", path, "--model", tiny_model, "--pooling", "mean", "--max-length", "32", "--bytes", "4")
+    assert done.err.count("warning: A code of 4 bytes was fitted on") == 1
     assert done.out.endswith("add the rest of the corpus with --corpus.\n")
