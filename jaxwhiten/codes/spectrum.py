@@ -255,7 +255,7 @@ class SpectrumCode(Code):
         axes = Whitening(gamma=0, shrinkage="oas" if tensors["shrinkage"].item() else None)
         axes.restore(tensors, d)
         spread = float(tensors["spread"].item())
-        within("spread", spread / _spread(axes, len(group)), 1 - 1e-6, 1 + 1e-6)
+        within("spread", spread, *_SPREADS)
         layout = Design(group, centroids, lost)
         self._state = _State(axes, {groups: (layout, _plan(axes, layout))})
 
