@@ -31,7 +31,6 @@ from eval.settings import NO_WHITENING, integers
 from jaxwhiten import metrics, scoring
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.search import Index, build_index
-from jaxwhiten.search import index as _index
 from jaxwhiten.search import words as _words
 
 FIRST = 10
@@ -75,7 +74,7 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
             encoder,
             common.encoding(0.0, 0, note="not timed"),
             protocol={
-                "hybrid": f"{_index.BY_WORDS} documents with the {_words._RARE} rarest words join the {_index.NEAREST}"
+                "hybrid": f"{_words.BY_WORDS} documents with the {_words._RARE} rarest words join the {_words.NEAREST}"
                 f" nearest; reciprocal ranks by cosine and by BM25, 1 / ({_words._RANK} + rank), are added",
                 "words": "BM25 of jaxwhiten.scoring, over all documents",
                 "versus": "differences to vectors alone of the same size, × 100, over the same queries",
@@ -167,7 +166,7 @@ def hybrid_table(*runs: Run) -> Table | None:
         line.append(_changed(both.ndcg_versus))
         line += [number(row.mrr_at_10.value, 1) for row in three]
         line.append(_changed(both.mrr_versus))
-        line.append(f"{number(100 * both.better, 0)} / {number(100 * both.worse, 0)}")
+        line.append(f"{number(100 * both.better, 1)} / {number(100 * both.worse, 1)}")
         line.append(number(both.loss, 0))
         line += [number(row.single_ms, 2) for row in (rows[VECTORS], both)]
         body.append(labels + line)
