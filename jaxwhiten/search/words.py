@@ -75,13 +75,16 @@ def frequencies_of(database: Database, query: str, count: int) -> dict[str, int]
     return {word: number for word, number in known if number <= max(1, _COMMON * count)}
 
 
-def rows_with(database: Database, frequencies: Mapping[str, int], count: int) -> Int64[np.ndarray, " m"]:
-    """The rows of documents that have the rarest words, best first."""
+def rows_with(
+    database: Database, frequencies: Mapping[str, int], count: int, most: int | None = None
+) -> Int64[np.ndarray, " m"]:
+    """The rows of documents that have the rarest words, best first; all or at most so many."""
     rare = sorted((number, word) for word, number in frequencies.items() if number <= max(1, _RAREST * count))
     if not rare:
         return np.empty(0, np.int64)
     either = " OR ".join(f'"{word}"' for _, word in rare[:_RARE])
-    rows = database.rows("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank", [either])
+    best = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
+    rows = database.rows(best, [either, -1 if most is None else most])
     return np.array([row for (row,) in rows], np.int64)
 
 
