@@ -29,8 +29,10 @@ _RANK = 60  # as by Cormack et al.
 _K1 = 1.2
 _B = 0.75
 _WORD = re.compile(r"[^\W_]+")
-_LATIN = {code: unicodedata.normalize("NFD", chr(code))[0] for code in (*range(0xC0, 0x250), *range(0x1E00, 0x1F00))}
-_PLAIN = {code: letter for code, letter in _LATIN.items() if letter.isascii()} | dict.fromkeys(range(0x300, 0x332))
+_LATIN = [*map(chr, (*range(0xC0, 0x250), *range(0x1E00, 0x1F00)))]
+_PLAIN = {char: base for char in _LATIN if (base := unicodedata.normalize("NFD", char)[0]).isascii()}
+_PLAIN |= dict.fromkeys(map(chr, range(0x300, 0x332)), "")
+_ACCENTED = re.compile(f"[{''.join(_PLAIN)}]")
 _TABLES = (
     "CREATE VIRTUAL TABLE words USING fts5"
     " (text, content = 'documents', content_rowid = 'row', tokenize = 'unicode61 remove_diacritics 2')",
@@ -64,7 +66,7 @@ def words_of(text: str) -> list[str]:
     """
     plain = text.lower()
     if not plain.isascii():
-        plain = plain.translate(_PLAIN)
+        plain = _ACCENTED.sub(lambda found: _PLAIN[found[0]], plain)
     return _WORD.findall(plain)
 
 
