@@ -4,7 +4,7 @@
 #   experiments/hybrid.sh [ARGUMENT ...]      further arguments of eval.hybrid
 #
 # needs  the data folder
-# takes  10 min on two cores
+# takes  10 min on two cores, and 5 to encode
 # feeds  docs/evidence/search.md
 #
 # $ENCODERS and $TASKS are others, each a name, or NAME:MODEL and NAME:FILE.
