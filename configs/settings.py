@@ -279,6 +279,19 @@ class FewRows(Evaluation):
 
 
 @dataclasses.dataclass(slots=True)
+class Hybrid(Evaluation):
+    """The settings of eval.hybrid."""
+
+    pooling: str = setting("auto", "the folder's own, or one of jaxwhiten.POOLINGS")
+    dataset: str = setting("mrpc", "a name of eval/searches.py, a file or a folder")
+    bytes: str = setting("0,96,48", "of the vectors; 0 for float32")
+    queries: int = setting(1000, "of those with gold, spread evenly; 0 for all")
+    single_queries: int = setting(100, "searched one by one, for the median time")
+    cache: str = setting("", "folder of the embedding cache; empty for the default one")
+    out: str = setting("runs/hybrid", "folder for the results")
+
+
+@dataclasses.dataclass(slots=True)
 class Static(Scored):
     """The settings of eval.static."""
 

@@ -500,7 +500,7 @@ class Index(Header):
         documents = dict[int, Document]()
         for number, text in enumerate(texts):
             frequencies = frequencies_of(self.database, text, state.size)
-            more = rows_with(self.database, frequencies, state.size)
+            more = rows_with(self.database, frequencies, state.size, BY_WORDS if chosen is None else None)
             if chosen is not None:
                 more = more[np.isin(more, state.rows_at(chosen))]
             some = np.concatenate([near[number][near[number] >= 0], more[:BY_WORDS]])

@@ -29,8 +29,13 @@ _RANK = 60  # as by Cormack et al.
 _K1 = 1.2
 _B = 0.75
 _WORD = re.compile(r"[^\W_]+")
+_LATIN = [*map(chr, (*range(0xC0, 0x250), *range(0x1E00, 0x1F00)))]
+_PLAIN = {char: base for char in _LATIN if (base := unicodedata.normalize("NFD", char)[0]).isascii()}
+_PLAIN |= dict.fromkeys(map(chr, range(0x300, 0x332)), "")
+_ACCENTED = re.compile(f"[{''.join(_PLAIN)}]")
 _TABLES = (
-    "CREATE VIRTUAL TABLE words USING fts5 (text, content = 'documents', content_rowid = 'row')",
+    "CREATE VIRTUAL TABLE words USING fts5"
+    " (text, content = 'documents', content_rowid = 'row', tokenize = 'unicode61 remove_diacritics 2')",
     "CREATE VIRTUAL TABLE frequencies USING fts5vocab (words, row)",
     "CREATE TRIGGER add_words AFTER INSERT ON documents BEGIN"
     " INSERT INTO words (rowid, text) VALUES (new.row, new.text); END",
@@ -54,12 +59,14 @@ def create_words(connection: sqlite3.Connection) -> None:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text as FTS5 has them: without case and accents.
+    """The words of a text as FTS5 has them: without case, and Latin letters without accents.
 
     >>> words_of("Über C++, naïve_ideas")
     ['uber', 'c', 'naive', 'ideas']
     """
-    plain = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
+    plain = text.lower()
+    if not plain.isascii():
+        plain = _ACCENTED.sub(lambda found: _PLAIN[found[0]], plain)
     return _WORD.findall(plain)
 
 
@@ -70,13 +77,16 @@ def frequencies_of(database: Database, query: str, count: int) -> dict[str, int]
     return {word: number for word, number in known if number <= max(1, _COMMON * count)}
 
 
-def rows_with(database: Database, frequencies: Mapping[str, int], count: int) -> Int64[np.ndarray, " m"]:
-    """The rows of documents that have the rarest words, best first."""
+def rows_with(
+    database: Database, frequencies: Mapping[str, int], count: int, most: int | None = None
+) -> Int64[np.ndarray, " m"]:
+    """The rows of documents that have the rarest words, best first; all or at most so many."""
     rare = sorted((number, word) for word, number in frequencies.items() if number <= max(1, _RAREST * count))
     if not rare:
         return np.empty(0, np.int64)
     either = " OR ".join(f'"{word}"' for _, word in rare[:_RARE])
-    rows = database.rows("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank", [either])
+    best = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
+    rows = database.rows(best, [either, -1 if most is None else most])
     return np.array([row for (row,) in rows], np.int64)
 
 

@@ -81,6 +81,15 @@ def test_words_are_those_of_fts5():
     assert set(words_of("Über naïve C++ e-mail_x 3.5 ÉTÉ")) <= terms
 
 
+@pytest.mark.parametrize(
+    "text", ["한국어 검색", "ゲーム が", "Йод", "हिन्दी", "tiếng Việt", "ελληνικά", "İ ǣ", "e\u0301te\u0301 и\u0306"]
+)
+def test_words_are_those_of_fts5_in_any_script(text):
+    index = build_index(VECTORS[:1], "jax", documents=[text])
+    terms = {term for (term,) in index.database.rows("SELECT term FROM frequencies")}
+    assert {*words_of(text)} == terms
+
+
 def test_what_has_no_words_is_refused(monkeypatch):
     for index in (made(words=False), build_index(VECTORS, "jax")):
         assert not index.has_words
