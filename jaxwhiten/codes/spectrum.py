@@ -56,10 +56,9 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
     return design(np.array(shares), groups, bits, seed)
 
 
-def _plan(axes: Whitening, made: Design) -> Plan:
+def _plan(axes: Whitening, made: Design, spread: float) -> Plan:
     """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
     k, (groups, _, width) = len(made.group), made.centroids.shape
-    spread = _spread(axes, k)
     if not _SPREADS[0] <= spread <= _SPREADS[1]:
         raise InputError(
             f"The vectors are {spread:.0e} away from their mean; a code takes {_SPREADS[0]:.0e} to {_SPREADS[1]:.0e}."
@@ -178,7 +177,7 @@ class SpectrumCode(Code):
                     WhiteningWarning,
                 )
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
-            state.designs[groups] = made, _plan(state.axes, made)
+            state.designs[groups] = made, _plan(state.axes, made, _spread(state.axes, len(made.group)))
         return state.designs[groups]
 
     @property
@@ -257,7 +256,7 @@ class SpectrumCode(Code):
         spread = float(tensors["spread"].item())
         within("spread", spread, *_SPREADS)
         layout = Design(group, centroids, lost)
-        self._state = _State(axes, {groups: (layout, _plan(axes, layout))})
+        self._state = _State(axes, {groups: (layout, _plan(axes, layout, spread))})
 
 
 def unit_length(whitening: Whitening) -> Whitening:

@@ -54,9 +54,10 @@ class Pages(NamedTuple):
         FormatError if a page is missing or was damaged.
         """
         row, count, each = self._layout()
-        pages = self.connection.execute("SELECT count(*) FROM pages WHERE name = ?", [self.name]).fetchall()
-        if pages != [(-(-count // each),)]:
-            raise self._error(f"{self.name} has {pages[0][0]} pages, which are not those of {count} rows")
+        select = "SELECT number FROM pages WHERE name = ?"
+        there = {number for (number,) in self.connection.execute(select, [self.name]).fetchall()}
+        if (missing := next((n for n in range(-(-count // each)) if n not in there), None)) is not None:
+            raise self._damaged(missing)  # before room is made for what a damaged number of rows would be
         room = np.empty((count - first + count // _SLACK + 1, *row.shape), row.base)
         start = first // each * each
         flat = room.reshape(-1).view(np.uint8)
