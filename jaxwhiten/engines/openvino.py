@@ -30,7 +30,7 @@ from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.options import DTYPES
-from jaxwhiten.runtime.hardware import check_process, cores, has_accelerator
+from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.text import TokenIds
 from jaxwhiten.types import Float32, Json, PyTree
 
@@ -62,6 +62,8 @@ def _convert_model(*args: Any, **kwargs: Any) -> Any:
 @functools.cache
 def core() -> Any:
     """The OpenVINO core, one per process; MissingDependencyError without OpenVINO."""
+    if "amx_tile" in cpu_features():  # its products in bfloat16 gave NaN beside a model in float32 (2026.4)
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     with silenced(), hidden(_CONVERTER):
         openvino = optional("openvino", _EXTRA, _PURPOSE)
     if not hasattr(openvino, "convert_model"):  # for the user's own code
