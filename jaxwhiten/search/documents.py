@@ -110,7 +110,6 @@ class Documents:
 
     def _document(self, row: sqlite3.Row) -> Document:
         metadata = None
-        metadata = None
         if self._header.names is not None:
             if row["json"] is None:
                 metadata = {name: row[name] for name in self._header.names}

@@ -222,10 +222,7 @@ class Index(Header):
             if state is not None and state.version == version:
                 return state
         where = self.database.name
-        return self.state.refreshed(connection) or State.read(connection, self._make(connection, where), where)
-
-    def _make(self, connection: sqlite3.Connection, where: str) -> Any:
-        return _maker(connection, self, where)
+        return self.state.refreshed(connection) or State.read(connection, _maker(connection, self, where), where)
 
     def _change(self, work: Any) -> State:
         """Brings the database to the state that `work` makes of its state, and the index after it."""
@@ -448,7 +445,10 @@ class Index(Header):
             return hits_of_texts(self, queries, k, among, where, hybrid)
         if hybrid:
             raise InputError("`hybrid` compares words: pass texts, or omit it.")
-        scores, rows = self._search(queries, k, prepared, among, where)
+        self.check_k(k)
+        state = self._current()
+        chosen = self._chosen(state, among, where)
+        scores, rows = self._ranked(state, self._asked(queries, prepared), k, prepared, chosen)
         return scores, self.documents.ids(rows)
 
     def hits(
@@ -460,13 +460,18 @@ class Index(Header):
         texts: Sequence[str] | None = None,
     ) -> list[list[Hit]]:
         """`search` of vectors with results as `Hit`s, which include the texts; `hybrid` by the queries' `texts`."""
+        if texts is not None:
+            self._check_words(texts, queries)
+        self.check_k(k)
         while True:
             state = self._current()
+            chosen = self._chosen(state, among, where)
+            asked = self._asked(queries)
             if texts is None:
-                scores, rows = self._search(queries, k, among=among, where=where)
+                scores, rows = self._ranked(state, asked, k, False, chosen)
                 documents = self.documents.fetch(np.unique(rows[rows >= 0]).tolist())
             else:
-                scores, rows, documents = self._hybrid(state, queries, texts, k, among, where)
+                scores, rows, documents = self._hybrid(state, asked, texts, k, chosen)
             if self._current() is state:  # else a document may be gone
                 break
         return [
@@ -478,37 +483,37 @@ class Index(Header):
             for columns in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
 
+    def _check_words(self, texts: Sequence[str], queries: RowsLike) -> None:
+        """Raises `InputError` unless the index has words, and there is a text for each query."""
+        if not self.has_words:
+            raise InputError("`hybrid`: the index has no words: build it with texts and words=True, or omit it.")
+        check_counts("texts", len(texts), "queries", len(queries))
+
     def _hybrid(
         self,
         state: State,
-        queries: RowsLike,
+        queries: Float32[np.ndarray, "q d"],
         texts: Sequence[str],
         k: int,
-        among: IdsLike,
-        where: Where | None,
+        chosen: Int64[np.ndarray, " m"] | None,
     ) -> tuple[np.ndarray, np.ndarray, dict[int, Document]]:
-        """Scores, rows and documents by vectors and words."""
-        if not self.has_words:
-            raise InputError("`hybrid`: the index has no words: build it with texts and words=True, or omit it.")
-        self.check_k(k)
-        check_counts("texts", len(texts), "queries", len(queries))
-        chosen = self._chosen(state, among, where)
-        near = self._search(queries, max(NEAREST, k), among=among, where=where)[1]
+        """Scores, rows and documents by vectors and words, of checked queries among positions."""
+        near = self._ranked(state, queries, max(NEAREST, k), False, chosen)[1]
+        allowed = None if chosen is None else state.rows_at(chosen)
         shape = len(texts), min(k, state.size)
         scores = np.full(shape, -np.inf)
         rows = np.full(shape, -1, np.int64)
         documents = dict[int, Document]()
         for number, text in enumerate(texts):
             frequencies = frequencies_of(self.database, text, state.size)
-            more = rows_with(self.database, frequencies, state.size, BY_WORDS if chosen is None else None)
-            if chosen is not None:
-                more = more[np.isin(more, state.rows_at(chosen))]
+            more = rows_with(self.database, frequencies, state.size, BY_WORDS if allowed is None else None)
+            if allowed is not None:
+                more = more[np.isin(more, allowed)]
             some = np.concatenate([near[number][near[number] >= 0], more[:BY_WORDS]])
             positions = state.positions(some)
             if not len(positions):
                 continue
-            query = np.ascontiguousarray(queries[number : number + 1], np.float32)
-            [cosines], [found] = self._ranked(state, query, len(positions), False, positions)
+            [cosines], [found] = self._ranked(state, queries[number : number + 1], len(positions), False, positions)
             there = self.documents.fetch(found.tolist())
             documents |= there
             kept = np.isin(found, [*there])
@@ -518,21 +523,11 @@ class Index(Header):
             rows[number, : len(best)] = found[kept][best]
         return scores, rows, documents
 
-    def _search(
-        self,
-        queries: RowsLike,
-        k: int,
-        prepared: bool = False,
-        among: IdsLike = None,
-        where: Where | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and rows."""
-        self.check_k(k)
-        state = self._current()
-        chosen = self._chosen(state, among, where)
+    def _asked(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
+        """Queries, checked."""
         self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
-        return self._ranked(state, np.ascontiguousarray(queries, np.float32), min(int(k), state.size), prepared, chosen)
+        return np.ascontiguousarray(queries, np.float32)
 
     def _ranked(
         self,
@@ -543,6 +538,7 @@ class Index(Header):
         chosen: Int64[np.ndarray, " m"] | None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """Scores and rows of checked queries among positions."""
+        k = min(int(k), state.size)
         if chosen is not None and not len(chosen):
             return np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
         if self.rescoring is None or prepared:
@@ -641,10 +637,7 @@ class Index(Header):
                         state = new.change(lambda connection: state.write(connection, None))
                 finally:
                     new.close()
-            self._move(Database(path, kind=KIND), state)
-
-    def _move(self, database: Database, state: State) -> None:
-        vars(self).update(database=database, state=state, _written=None)
+            vars(self).update(database=Database(path, kind=KIND), state=state, _written=None)
 
 
 def _check_known(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
