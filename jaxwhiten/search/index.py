@@ -132,9 +132,12 @@ class Index(Header):
 
     def __getitem__(self, id: int | str) -> Document:
         """The document of an id; KeyError if it is not in the index."""
-        if rows := self._rows_of([id]):
-            return self.documents.fetch([*rows.values()])[rows[id]]
-        raise KeyError(id)
+        return self.get([id])[id]
+
+    def get(self, ids: Sequence[Any]) -> dict[Any, Document]:
+        """The documents of ids, as far as they are there."""
+        documents = self.documents.fetch([*self._rows_of(ids).values()])
+        return {document.id: document for document in documents.values()}
 
     def __iter__(self) -> Iterator[Document]:
         """The documents, in the order in which they came."""

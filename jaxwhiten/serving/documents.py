@@ -20,7 +20,6 @@ from jaxwhiten.search.text import view_for, without_blank
 from jaxwhiten.serving.batching import Batcher
 from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, Upsert, answer
 from jaxwhiten.text import ROLES
-from jaxwhiten.types import Json
 from jaxwhiten.views import View
 
 _CHANGES = 16  # that may wait
@@ -118,7 +117,9 @@ class Documents:
                 """The numbers of documents that were changed, replaced, and that are there."""
                 new = [*range(len(texts))]
                 if name == "add" and ids is not None:
-                    new = [number for number in new if not _is_there(index, ids, texts, metadata, number)]
+                    there = index.get(ids)
+                    rows = enumerate(zip(ids, texts, metadata or [None] * len(ids), strict=True))
+                    new = [number for number, row in rows if there.get(row[0]) != row]
                 if not new:
                     return 0, 0, index.size
                 some = [texts[number] for number in new]
@@ -168,13 +169,3 @@ def _found(index: search.Index, rows: np.ndarray, asked: Search) -> dict[str, ob
     among = index.known(distinct)
     [hits] = index.hits(rows, k, among, asked.where, texts) if among else [[]]
     return {"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)}
-
-
-def _is_there(
-    index: search.Index, ids: list[int | str], texts: list[str], metadata: list[Json] | None, number: int
-) -> bool:
-    """Whether the index has a document already, with the same id, text and metadata."""
-    if ids[number] not in index:
-        return False
-    there = index[ids[number]]
-    return (there.text, there.metadata) == (texts[number], None if metadata is None else metadata[number])
