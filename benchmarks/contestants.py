@@ -1,7 +1,7 @@
-"""Who takes part in `benchmarks.encode`: a name, and a function from a job to one from texts to vectors.
+"""The contestants of the benchmarks: encoders, from a job to a function of texts; indexes, from vectors to a search.
 
 A contestant whose packages are not installed raises ImportError when it is made, and is named as skipped. A new one is
-a line in CONTESTANTS.
+a line in ENCODERS or INDEXES.
 """
 
 from __future__ import annotations
@@ -9,23 +9,25 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
-import os
-import shutil
-import uuid
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from eval.measure import keeping_tokenizer_threads
-from jaxwhiten import Encoder
+from benchmarks.harness import OURS
+from eval.comparators import Comparator
+from jaxwhiten import Encoder, Whitening
+from jaxwhiten.errors import InputError
+from jaxwhiten.models import resolve_folder
+from jaxwhiten.search import build_index
 from jaxwhiten.text import BulkTokenizer
 
 TOKEN_BUDGET = 2048  # of the batches of engines that have none of their own
 Encode = Callable[[list[str]], np.ndarray]
+T = TypeVar("T")
 
 
 class Job(NamedTuple):
@@ -34,8 +36,6 @@ class Job(NamedTuple):
     Attributes:
       folder: Of the model: sentence-transformers' and Hugging Face's files.
       max_length: Tokens.
-      tokenizer: Of the model.
-      scratch: A folder for what a contestant writes.
       exports: A folder for the graph that is exported from the model, and for what is made of the graph alone.
       device: As PyTorch calls it.
       dtype: Of the matrix products of ours.
@@ -43,15 +43,22 @@ class Job(NamedTuple):
 
     folder: Path
     max_length: int
-    tokenizer: BulkTokenizer
-    scratch: Path
     exports: Path
-    device: str
-    dtype: str
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    @property
+    def tokenizer(self) -> BulkTokenizer:
+        return BulkTokenizer(self.folder, self.max_length)
+
+    @classmethod
+    def of(cls, model: str, exports: Path, max_length: int = 128) -> Job:
+        """A job on the CPU with a model by its name."""
+        return cls(Path(resolve_folder(model)), max_length, exports)
 
 
 class Contestant(NamedTuple):
-    """How a contestant is made, and what it is good for.
+    """An encoder: how it is made, and what it is good for.
 
     Attributes:
       make: From a job to a function from texts to vectors.
@@ -66,6 +73,20 @@ class Contestant(NamedTuple):
     gpu: bool = False
 
 
+def made(contestants: Mapping[str, Callable[[], T]]) -> tuple[dict[str, T], dict[str, str]]:
+    """Those that run here, and why others do not."""
+    running: dict[str, T] = {}
+    skipped: dict[str, str] = {}
+    for name, make in contestants.items():
+        try:
+            with quiet():
+                running[name] = make()
+        except Exception as error:  # a peer that cannot be had must not cost the others their figures
+            skipped[name] = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            print(f"  skipped {name}: {skipped[name]}", file=sys.stderr, flush=True)
+    return running, skipped
+
+
 def jaxwhiten_encode(job: Job, **options: Any) -> Encode:
     """`Encoder.encode`; `options` are further arguments of `Encoder.from_pretrained`."""
     options = {"dtype": job.dtype, **options}
@@ -73,132 +94,189 @@ def jaxwhiten_encode(job: Job, **options: Any) -> Encode:
     return lambda texts: encoder.encode(texts, show_progress=False)
 
 
-def sentence_transformers(
-    job: Job, backend: str = "torch", dtype: str = "float32", batch_size: int = 32, **options: Any
-) -> Encode:
+def sentence_transformers(job: Job, backend: str = "torch", dtype: str = "float32", batch_size: int = 32) -> Encode:
     """`SentenceTransformer.encode`, which sorts by length; SDPA attention in PyTorch, the file's default elsewhere."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules
 
     if backend == "openvino":
-        import optimum.intel
-    if backend == "onnx":
-        import optimum.onnxruntime  # noqa: F401
-    if backend == "torch":
-        model_kwargs = {"attn_implementation": "sdpa"}
-    else:
-        model_kwargs = {"export": True, **options}
-    with quiet():
-        transformer = modules.Transformer(
-            str(job.folder), model_kwargs=model_kwargs, max_seq_length=job.max_length, backend=backend
-        )
-        pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
-        model = SentenceTransformer(modules=[transformer, pooling], device=job.device, backend=backend)
+        import optimum.intel  # noqa: F401
+    model_kwargs = {"attn_implementation": "sdpa"} if backend == "torch" else {"export": True}
+    transformer = modules.Transformer(
+        str(job.folder), model_kwargs=model_kwargs, max_seq_length=job.max_length, backend=backend
+    )
+    pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
+    model = SentenceTransformer(modules=[transformer, pooling], device=job.device, backend=backend)
     if backend == "torch":
         model = model.to(getattr(torch, dtype))
     return lambda texts: model.encode(texts, batch_size=batch_size, show_progress_bar=False)
 
 
-def onnxruntime(job: Job) -> Encode:
-    """ONNX Runtime on the graph that PyTorch exports, length-sorted."""
+def onnx_session(job: Job, spinning: str = "1") -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+    """ONNX Runtime on the graph that PyTorch exports; its idle threads wait in a loop ("1") or asleep ("0")."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(exported(job), providers=["CPUExecutionProvider"])
-    return length_sorted(job, lambda ids, mask: session.run(None, {"input_ids": ids, "attention_mask": mask})[0])
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+    session = onnxruntime.InferenceSession(exported(job), options, providers=["CPUExecutionProvider"])
+    return lambda feed: session.run(None, dict(feed))[0]
 
 
-def fastembed(job: Job) -> Encode:
-    """fastembed, which runs ONNX Runtime, on that graph beside the tokenizer's files, as a model of one's own."""
-    model = local_fastembed(job, normalization=False)
-    return lambda texts: np.stack(list(model.embed(texts)))
-
-
-def local_fastembed(job: Job, normalization: bool) -> Any:
-    """fastembed's model, which asks no hub."""
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
-
-    graph = exported(job)
-    for file in job.folder.glob("*.json"):
-        shutil.copy(file, graph.parent)
-    settings = graph.parent / "tokenizer_config.json"  # where it finds the length of texts
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": job.max_length}))
-    name = f"jaxwhiten-benchmarks/{uuid.uuid4()}"
-    nowhere = ModelSource(url="http://localhost/none")
-    TextEmbedding.add_custom_model(
-        model=name,
-        sources=nowhere,
-        pooling=PoolingType.DISABLED,
-        normalization=normalization,
-        dim=384,
-        model_file=graph.name,
-    )
-    return TextEmbedding(name, specific_model_path=str(graph.parent))
-
-
-def openvino(job: Job, precision: str) -> Encode:
-    """OpenVINO on the same graph, length-sorted."""
+def openvino_session(job: Job, precision: str = "f32") -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+    """OpenVINO on the same graph; it computes in bfloat16 if it is not told otherwise."""
     import openvino
 
     core = openvino.Core()
-    model = core.read_model(exported(job))
-    hint = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
-    compiled = core.compile_model(model, "CPU", {**hint, "PERFORMANCE_HINT": "LATENCY"})
-    return length_sorted(job, lambda ids, mask: compiled({"input_ids": ids, "attention_mask": mask})[0])
+    hints = {"INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"}
+    compiled = core.compile_model(core.read_model(exported(job)), "CPU", hints)
+    return lambda feed: compiled(feed)[0]
 
 
-def keras_hub(job: Job) -> Encode:
-    """keras-hub's `TextEmbedder` on JAX, which pads every text to the longest allowed and normalises."""
-    os.environ["KERAS_BACKEND"] = "jax"
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    with quiet():
-        import keras_hub
-
-        model = keras_hub.models.TextEmbedder.from_preset(str(job.folder))
-    model.preprocessor.sequence_length = job.max_length
-    return lambda texts: np.asarray(model.encode_text(texts, batch_size=32, verbose=0))
+Session = Callable[..., Callable[[Mapping[str, np.ndarray]], np.ndarray]]
 
 
-def model2vec(job: Job) -> Encode:
-    """model2vec's distillation of the encoder: a vector per token of the vocabulary, averaged; 256 dimensions."""
-    model = distilled(job.folder)
-    return keeping_tokenizer_threads(lambda texts: model.encode(texts, max_length=job.max_length))
+def length_sorted(session: Session, **options: str) -> Callable[[Job], Encode]:
+    """Batches of about `TOKEN_BUDGET` tokens for an engine, padded to their longest, by our tokenizer."""
+
+    def make(job: Job) -> Encode:
+        run = session(job, **options)
+        tokenizer = job.tokenizer
+
+        def encode(texts: list[str]) -> np.ndarray:
+            tokens = tokenizer(texts)
+            order = np.argsort(-tokens.lengths, kind="stable")
+            start = 0
+            parts = []
+            while start < len(order):
+                length = int(tokens.lengths[order[start]])
+                rows = order[start : start + max(TOKEN_BUDGET // length, 1)]
+                start += len(rows)
+                mask = (np.arange(length) < tokens.lengths[rows][:, None]).astype(np.int64)
+                padded = tokens.padded(rows, len(rows), length, 0).astype(np.int64)
+                parts.append(run({"input_ids": padded, "attention_mask": mask}))
+            vectors = np.concatenate(parts)
+            return vectors[np.argsort(order)]
+
+        return encode
+
+    return make
 
 
-@functools.cache
-def distilled(folder: Path) -> Any:
-    """model2vec's model of an encoder, which does not depend on the texts."""
-    from model2vec.distill import distill
+def shortest(session: Session, **options: str) -> Callable[[Job], Encode]:
+    """The shortest program that people write around an engine: tokenize one text, run, divide by the norm."""
 
-    with quiet():
-        return distill(str(folder), pca_dims=256)
+    def make(job: Job) -> Encode:
+        from tokenizers import Tokenizer
+
+        run = session(job, **options)
+        tokenizer = Tokenizer.from_file(str(job.folder / "tokenizer.json"))
+        tokenizer.enable_truncation(job.max_length)
+        tokenizer.no_padding()
+
+        def encode(texts: list[str]) -> np.ndarray:
+            [text] = texts
+            ids = np.array([tokenizer.encode(text).ids], np.int64)
+            vector = run({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+            return vector / np.linalg.norm(vector)
+
+        return encode
+
+    return make
 
 
-# Ours are named by what a user passes; names of peers say the precision where there are several. OpenVINO computes in
-# bfloat16 if it is not told otherwise.
-CONTESTANTS = {
-    "jaxwhiten": Contestant(jaxwhiten_encode, exact=True, large=True, gpu=True),
-    "jaxwhiten, bfloat16": Contestant(functools.partial(jaxwhiten_encode, dtype="bfloat16"), large=True),
-    "jaxwhiten, engine jax": Contestant(functools.partial(jaxwhiten_encode, engine="jax"), exact=True, large=True),
-    "sentence-transformers": Contestant(sentence_transformers, exact=True, large=True),
-    "sentence-transformers bfloat16": Contestant(
-        functools.partial(sentence_transformers, dtype="bfloat16"), large=True, gpu=True
-    ),
-    "sentence-transformers bfloat16, batches of 256": Contestant(
-        functools.partial(sentence_transformers, dtype="bfloat16", batch_size=256), large=True, gpu=True
-    ),
-    "sentence-transformers, backend onnx": Contestant(functools.partial(sentence_transformers, backend="onnx")),
-    "sentence-transformers, backend openvino": Contestant(
-        functools.partial(sentence_transformers, backend="openvino"), large=True
-    ),
-    "fastembed": Contestant(fastembed, exact=True),
-    "ONNX Runtime": Contestant(onnxruntime, exact=True, large=True),
-    "OpenVINO float32": Contestant(functools.partial(openvino, precision="float32"), exact=True, large=True),
-    "OpenVINO bfloat16": Contestant(functools.partial(openvino, precision="bfloat16"), large=True),
-    "keras-hub": Contestant(keras_hub),
-    "model2vec": Contestant(model2vec),
+def single_jaxwhiten(job: Job, **options: str) -> Encode:
+    """`Encoder.encode` of the folder as it is."""
+    return Encoder.from_pretrained(job.folder, **options).encode
+
+
+def single_sentence_transformers(job: Job) -> Encode:
+    """`SentenceTransformer.encode` of the folder as it is."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(job.folder), device="cpu")
+    return lambda texts: model.encode(texts, show_progress_bar=False)
+
+
+PEER = "sentence-transformers"
+ONNX = "tokenizers, ONNX Runtime"
+WITHOUT_SPINNING = f"{ONNX} without spinning"  # its idle threads leave the cores to FAISS's
+OPENVINO = "tokenizers, OpenVINO"
+JAX = f"{OURS}, engine jax"
+_bfloat16 = functools.partial(sentence_transformers, dtype="bfloat16")
+# Ours are named by what a user passes; names of peers say the precision where there are several.
+ENCODERS = {
+    OURS: Contestant(jaxwhiten_encode, exact=True, large=True, gpu=True),
+    f"{OURS}, bfloat16": Contestant(functools.partial(jaxwhiten_encode, dtype="bfloat16"), large=True),
+    JAX: Contestant(functools.partial(jaxwhiten_encode, engine="jax"), exact=True, large=True),
+    PEER: Contestant(sentence_transformers, exact=True, large=True),
+    f"{PEER} bfloat16": Contestant(_bfloat16, large=True, gpu=True),
+    f"{PEER} bfloat16, batches of 256": Contestant(functools.partial(_bfloat16, batch_size=256), large=True, gpu=True),
+    f"{PEER}, backend openvino": Contestant(functools.partial(sentence_transformers, backend="openvino"), large=True),
+    "ONNX Runtime": Contestant(length_sorted(onnx_session), exact=True, large=True),
+    "OpenVINO float32": Contestant(length_sorted(openvino_session), exact=True, large=True),
+    "OpenVINO bfloat16": Contestant(length_sorted(openvino_session, precision="bf16"), large=True),
 }
+# One text at a time, to a vector of unit length.
+SINGLE: dict[str, Callable[[Job], Encode]] = {
+    OURS: single_jaxwhiten,
+    JAX: functools.partial(single_jaxwhiten, engine="jax"),
+    f"{OURS}, bfloat16": functools.partial(single_jaxwhiten, dtype="bfloat16"),
+    PEER: single_sentence_transformers,
+    ONNX: shortest(onnx_session),
+    WITHOUT_SPINNING: shortest(onnx_session, spinning="0"),
+    OPENVINO: shortest(openvino_session),
+}
+
+
+class Raw:
+    """A code of others, with its own rotation in front of each query."""
+
+    def __init__(self, name: str, x: np.ndarray, size: int) -> None:
+        sample = x[:SAMPLE]
+        self.code = Comparator(name, size, sample, Whitening(beta=0.0, gamma=0.0).fit(sample), x)
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.code.search(queries, k, prepared=False)
+
+
+def flat(x: np.ndarray, size: int) -> Any:
+    """FAISS's exact search of float32 vectors."""
+    import faiss
+
+    index = faiss.IndexFlatIP(x.shape[1])
+    index.add(x)
+    return index
+
+
+def fast_scan(x: np.ndarray, size: int) -> Any:
+    """FAISS's product quantizer with 16 points per half byte."""
+    import faiss
+
+    index = faiss.index_factory(x.shape[1], f"PQ{2 * size}x4fs")
+    index.train(x[:SAMPLE])
+    index.add(x)
+    return index
+
+
+SAMPLE = 20_000  # vectors that codes of others are trained on
+FLOATS = "FAISS float32"
+# From vectors of unit length and bytes per vector to what has `search(queries, k)`.
+INDEXES: dict[str, Callable[[np.ndarray, int], Any]] = {
+    FLOATS: flat,
+    OURS: lambda x, size: build_index(x, bytes=size),
+    "FAISS PQ, fast scan": fast_scan,
+    **{name: lambda x, size, name=name: Raw(name, x, size) for name in ("rabitq", "turbovec")},
+}
+
+
+def indexes(x: np.ndarray, size: int, names: Iterable[str] = INDEXES) -> dict[str, Any]:
+    """Indexes by name; those that do not run here, or do not fit into the bytes, are left out."""
+    by_name = {}
+    for name in names:
+        with contextlib.suppress(InputError, ImportError):
+            by_name[name] = INDEXES[name](x, size)
+    return by_name
 
 
 def exported(job: Job) -> Path:
@@ -234,29 +312,6 @@ def exported(job: Job) -> Path:
             dynamo=False,
         )
     return path
-
-
-def length_sorted(job: Job, run: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Encode:
-    """Batches of about `TOKEN_BUDGET` tokens for an engine, padded to their longest, by our tokenizer."""
-
-    def encode(texts: list[str]) -> np.ndarray:
-        tokens = job.tokenizer(texts)
-        order = np.argsort(-tokens.lengths, kind="stable")
-        start = 0
-        parts = []
-        while start < len(order):
-            length = int(tokens.lengths[order[start]])
-            rows = order[start : start + max(TOKEN_BUDGET // length, 1)]
-            start += len(rows)
-            mask = (np.arange(length) < tokens.lengths[rows][:, None]).astype(np.int64)
-            padded = tokens.padded(rows, len(rows), length, 0).astype(np.int64)
-            parts.append((rows, run(padded, mask)))
-        out = np.empty((len(texts), parts[0][1].shape[1]), np.float32)
-        for rows, vectors in parts:
-            out[rows] = vectors
-        return out
-
-    return encode
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Vector databases at equal bytes: their own quantisers behind each of five maps, beside our index.
 
-    python -m benchmarks.databases --encoder all-MiniLM-L6-v2 --data quora [--databases ...] [--bytes 24 48 96]
+    python -m benchmarks.databases [--encoders jaxwhiten-tiny] [--data pydocs,quora] [--databases …] [--bytes 48]
 
 Every database is the real engine, opened, filled and asked by the code that `jaxwhiten export` writes; pgvector also
 with `halfvec` and SQLite with `int8` in the place of bits. The maps:
@@ -8,14 +8,12 @@ with `halfvec` and SQLite with `int8` in the place of bits. The maps:
 variance, and cut; `random rotation`; and `head`, what `jaxwhiten export` puts in front. Statistics are fitted on the
 documents. A map is left out where its vectors would take other bytes, or would be those of another map.
 
-Bytes are those that the engine holds for a vector, from its files or its own figures. Runs of one encoder and data set
-replace those rows in the result and leave the others, so that a long table is made in parts. Times are taken with
-`--timed` only, of the head at one size, on an otherwise idle machine.
+Bytes are those that the engine holds for a vector, from its files or its own figures; times are those of single queries
+and of filling the database.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import importlib.metadata
@@ -26,13 +24,15 @@ import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import harness, wikipedia
-from eval import measure
+from benchmarks import harness
+from configs.settings import Config, setting
+from eval import measure as clock
 from eval.intervals import bootstrap_mean
 from eval.report import Table, number
 from eval.runs import Record, Run
@@ -58,6 +58,17 @@ PACKAGES = (
     "sqlite-vec",
 )
 Search = Callable[[np.ndarray], list[int]]
+
+
+@dataclass(slots=True)
+class Databases(Config):
+    """The settings of benchmarks.databases."""
+
+    encoders: str = setting(f"{harness.MINILM},jaxwhiten-tiny", "model IDs or folders")
+    data: str = setting("pydocs,quora", "names of eval/searches.py, or files")
+    databases: str = setting("", "names of jaxwhiten.export.DATABASES; empty for all")
+    bytes: str = setting("24,48,96", "of a vector")
+    queries: int = setting(600, "of those with gold, spread evenly")
 
 
 # Databases that store another type than bits, compared by cosine: the type, its bits, and what is stored of a vector.
@@ -154,18 +165,17 @@ def in_database(database: str, size: int, x: np.ndarray, search: Callable[[Searc
                 db.close()
 
 
-def ranked(queries: np.ndarray, search: Search) -> np.ndarray:
-    """Ids found for each query, −1 where there were fewer."""
+def ranked(queries: np.ndarray, search: Search) -> tuple[np.ndarray, float]:
+    """Ids found for each query, −1 where there were fewer, and the median milliseconds of a query."""
     rows = np.full((len(queries), K), -1)
+    search(queries[0])
+    times = []
     for row, query in zip(rows, queries, strict=True):
+        start = time.perf_counter()
         ids = search(query)
+        times.append(1000 * (time.perf_counter() - start))
         row[: len(ids)] = ids
-    return rows
-
-
-def milliseconds(queries: np.ndarray, search: Search) -> dict[str, float]:
-    """Median and 99th percentile of single queries; the first pass is a warm-up."""
-    return dict(zip(("p50_ms", "p99_ms"), measure.single_milliseconds(search, queries), strict=True))
+    return rows, float(np.median(times))
 
 
 class Task:
@@ -173,8 +183,8 @@ class Task:
 
     def __init__(self, encoder: str, data: str, queries: int) -> None:
         corpus = load_search(data, None)
-        _, texts, self.gold = measure.sample_queries(corpus, queries)
-        loaded = Encoder.from_pretrained(wikipedia.ENCODERS[encoder])
+        _, texts, self.gold = clock.sample_queries(corpus, queries)
+        loaded = Encoder.from_pretrained(encoder)
         store = EmbeddingStore()
         self.x, self.q = (np.array(store.encode(loaded, text)) for text in (corpus.documents, texts))
         self.tuned = loaded.tuned
@@ -186,64 +196,51 @@ class Task:
         ranks = metrics.reciprocal_ranks(ids, self.gold, K)
         return ranks, {"mrr_at_10": float(ranks.mean()), "recall_at_10": metrics.recalls(ids, self.gold, K).mean()}
 
-    def our_index(self, size: int | None) -> tuple[Any, float, float]:
-        """Our index: itself, bytes of a vector, and seconds to build it."""
-        start = time.perf_counter()
-        index = build_index(self.x, "faiss-flat", bytes=size, tuned=self.tuned if size else None)
-        return index, index.nbytes / index.size, time.perf_counter() - start
+    def our_index(self, size: int | None) -> Any:
+        """Our index in so many bytes, or of float32."""
+        return build_index(self.x, "faiss-flat", bytes=size, tuned=self.tuned if size else None)
 
 
-def quality(task: Task, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
+def compared(task: Task, names: list[str], sizes: list[int]) -> Iterator[harness.Row]:
     """Every database at every size behind every map, and our index; differences of the head to each, paired."""
-    float32 = task.our_index(None)[0].search(task.q, K)[1]
-    rows = [{"database": "float32", "map": "raw", "bytes": 4.0 * task.x.shape[1], **task.scores(float32)[1]}]
+    float32 = task.our_index(None).search(task.q, K)[1]
+    yield {"database": "float32", "map": "raw", "bytes": 4.0 * task.x.shape[1], **task.scores(float32)[1]}
     for size in sizes:
-        index, bytes_each, _ = task.our_index(size)
-        points, figures = task.scores(index.search(task.q, K)[1])
+        index = task.our_index(size)
+        ours, figures = task.scores(index.search(task.q, K)[1])
         code = index.codes["name"]
-        rows.append({"database": "jaxwhiten", "size": size, "map": code, "bytes": bytes_each, **figures})
+        yield {"database": "jaxwhiten", "size": size, "map": code, "bytes": index.nbytes / index.size, **figures}
         for database in names:
             if databases.DATABASES[database].columns(size, task.x.shape[1]) < 1:
                 continue
+            rows = {}
             ranks = {}
             for name in MAPS:
                 change = mapped(name, database, size, task.x, task.whitening, task.gamma)
                 if change is None:
                     continue
                 x, q = (np.ascontiguousarray(change(part), np.float32) for part in (task.x, task.q))
-                ids, bytes_each, _ = in_database(database, size, x, functools.partial(ranked, q))
+                (ids, p50), bytes_each, seconds = in_database(database, size, x, functools.partial(ranked, q))
                 ranks[name], figures = task.scores(ids)
-                row = {
-                    "database": database,
-                    "size": size,
-                    "map": name,
-                    "columns": x.shape[1],
-                    "bytes": bytes_each,
-                    **figures,
-                }
-                rows.append(row)
-                print(f"{database}, {size}, {name}: {figures['mrr_at_10']:.4f}, {bytes_each:.1f} bytes", flush=True)
-            for row in rows[-len(ranks) :]:
-                base = points if row["map"] == HEAD else ranks[row["map"]]
-                difference = ranks[HEAD] - base
-                key = "less_ours" if row["map"] == HEAD else "head_less_this"
-                row[key] = [float(difference.mean()), *bootstrap_mean(difference, RESAMPLES, 0)]
-    return rows
+                rows[name] = {"database": database, "size": size, "map": name, "columns": x.shape[1]}
+                rows[name] |= {"bytes": bytes_each, "p50_ms": p50, "build_seconds": seconds, **figures}
+            for name, row in rows.items():
+                difference = ranks[HEAD] - (ours if name == HEAD else ranks[name])
+                key = "less_ours" if name == HEAD else "head_less_this"
+                yield row | {key: [float(difference.mean()), *bootstrap_mean(difference, RESAMPLES, 0)]}
 
 
-def timed(task: Task, names: list[str], size: int, queries: int) -> list[dict[str, Any]]:
-    """Seconds to build, and milliseconds of a query, of our index and of every database behind the head."""
-    index, bytes_each, seconds = task.our_index(size)
-    latency = milliseconds(task.q[:queries, None], lambda query: index.search(query, K)[1][0].tolist())
-    rows = [{"database": "jaxwhiten", "size": size, "bytes": bytes_each, "build_seconds": seconds, **latency}]
-    for database in names:
-        change = mapped(HEAD, database, size, task.x, task.whitening, task.gamma)
-        assert change is not None
-        x, q = (np.ascontiguousarray(change(part), np.float32) for part in (task.x, task.q[:queries]))
-        latency, bytes_each, seconds = in_database(database, size, x, functools.partial(milliseconds, q))
-        rows.append({"database": database, "size": size, "bytes": bytes_each, "build_seconds": seconds, **latency})
-        print(rows[-1], flush=True)
-    return rows
+def measure(config: Databases) -> Iterator[harness.Row]:
+    """Every encoder on every data set."""
+    databases.DATABASES.update(OTHERS)
+    names = config.databases.split(",") if config.databases else list(databases.DATABASES)
+    yield harness.Facts(engines={name: importlib.metadata.version(name) for name in PACKAGES})
+    for encoder in config.encoders.split(","):
+        for data in config.data.split(","):
+            task = Task(encoder, data, config.queries)
+            fields = {"part": "quality", "encoder": Path(encoder).name, "data": Path(data).name.partition(".")[0]}
+            fields |= {"documents": len(task.x), "queries": len(task.q), "gamma": task.gamma}
+            yield from (fields | row for row in compared(task, names, [*map(int, config.bytes.split(","))]))
 
 
 def maps_table(run: Run) -> Table:
@@ -275,48 +272,5 @@ def maps_table(run: Run) -> Table:
 TABLES = {"database_maps_table": maps_table}
 
 
-def main() -> None:
-    databases.DATABASES.update(OTHERS)
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--encoder", choices=wikipedia.ENCODERS, default="all-MiniLM-L6-v2")
-    parser.add_argument("--data", default="pydocs", help="a name of eval/searches.py or a file; default: pydocs")
-    parser.add_argument("--databases", nargs="*", choices=databases.DATABASES, default=list(databases.DATABASES))
-    parser.add_argument("--bytes", nargs="*", type=int, default=[24, 48, 96])
-    parser.add_argument("--queries", type=int, default=1000, help="of those with gold, spread evenly; default: 1000")
-    parser.add_argument("--timed", action="store_true", help="take times of the head at the first size instead")
-    args = parser.parse_args()
-    task = Task(args.encoder, args.data, args.queries)
-    data = Path(args.data).name.partition(".")[0]
-    fields = {
-        "encoder": args.encoder,
-        "data": data,
-        "documents": len(task.x),
-        "queries": len(task.q),
-        "gamma": task.gamma,
-    }
-    if args.timed:
-        rows = timed(task, args.databases, args.bytes[0], 200)
-    else:
-        rows = quality(task, args.databases, args.bytes)
-    path = harness.RESULTS / "databases.jsonl"  # read now, for another part may have been made meanwhile
-    earlier = []
-    if path.is_file():
-        earlier = Run.load(path).rows
-    part = "times" if args.timed else "quality"
-
-    def replaced(row: dict[str, Any]) -> bool:
-        measured = row["database"] in (*args.databases, "jaxwhiten", "float32") and row.get("size") in (
-            *args.bytes,
-            None,
-        )
-        return measured and (row["part"], row["encoder"], row["data"]) == (part, args.encoder, data)
-
-    others = [row for row in earlier if not replaced(row)]
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    command = f"python -m benchmarks.databases --encoder ENCODER --data DATA --bytes SIZE --queries {args.queries}"
-    rows = [*others, *({"part": part, **fields, **row} for row in rows)]
-    harness.save("databases", rows, command=command, engines=versions)
-
-
 if __name__ == "__main__":
-    main()
+    harness.run(measure, Databases)

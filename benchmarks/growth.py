@@ -14,15 +14,18 @@ again; and LanceDB with an index of product quantization, whose table has texts 
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import printed, save
+from benchmarks import harness
+from benchmarks.harness import printed
+from configs.settings import Config, setting
 from eval.plotting import COLOURS, new_figure
 from eval.runs import Run
 
@@ -139,6 +142,14 @@ PROGRAMS = {"jaxwhiten": OURS, "FAISS": FAISS, "LanceDB": LANCE}
 PEERS = {"FAISS": ("faiss", VECTORS), "LanceDB": ("lancedb", 100_000)}  # the package, and documents at most
 
 
+@dataclass(slots=True)
+class Growth(Config):
+    """The settings of benchmarks.growth."""
+
+    documents: str = setting("10000,100000,1000000,10000000", "numbers of documents")
+    peers: str = setting(",".join(PEERS), "those to measure, if they are installed")
+
+
 def step(contestant: str, action: str, file: Path, folder: Path, documents: int) -> dict[str, float]:
     """What one process reports."""
     program = FRAME + PROGRAMS[contestant] + {"build": BUILD, "load": LOAD, "add": ADD}[action]
@@ -186,30 +197,22 @@ def draw(run: Run, path: Path) -> Path:
     return path
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--documents", default="10000,100000,1000000,10000000", help="numbers of documents")
-    parser.add_argument("--peers", default=",".join(PEERS), help="those to measure, if they are installed")
-    args = parser.parse_args()
-    rows = list[dict[str, Any]]()
-    peers = {
-        name: limit
-        for name, (package, limit) in PEERS.items()
-        if name in args.peers and importlib.util.find_spec(package)
-    }
-    for documents in map(int, args.documents.split(",")):
+def measure(config: Growth) -> Iterator[harness.Row]:
+    """Every step of every contestant that is installed and asked for."""
+    yield harness.Facts(width=WIDTH, bytes=BYTES, change=CHANGE)
+    limits = {name: limit for name, (package, limit) in PEERS.items() if importlib.util.find_spec(package)}
+    for documents in map(int, config.documents.split(",")):
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "vectors.npy"
             vectors(file, documents)
-            for name in ["jaxwhiten", *(name for name, limit in peers.items() if documents <= limit)]:
-                folder = Path(scratch) / name
+            for name in ("jaxwhiten", *config.peers.split(",")):
+                if documents > limits.get(name, 0 if name in PEERS else documents):
+                    continue
                 row: dict[str, Any] = {"documents": documents, "index": name}
                 for action in ("build", "load", "add"):
-                    row |= step(name, action, file, folder, documents)
-                rows.append(row)
-                print(row, flush=True)
-    save("growth", rows, width=WIDTH, bytes=BYTES, change=CHANGE)
+                    row |= step(name, action, file, Path(scratch) / name, documents)
+                yield row
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(measure, Growth)

@@ -1,7 +1,11 @@
-"""What every benchmark shares: interleaved rounds, medians and ratios with their spread, and runs with their tables."""
+"""The driver of the benchmarks, and what they share: interleaved rounds, medians and ratios with their spread, tables.
+
+A benchmark is a config and a function `measure(config)` that yields rows, and `Facts` for the header of its run.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 import json
@@ -10,17 +14,68 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from configs import launch
+from configs.settings import Config
 from eval import report, runs
+from eval.driver import driven
 
 RESULTS = Path(os.environ.get("JAXWHITEN_BENCHMARKS", "runs/benchmarks"))
 OURS = "jaxwhiten"
-Ratio = tuple[str, str, Mapping[str, float]]  # what, the peer, and how many times as long it takes
-runs.source()  # the commit before anything is measured
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 PAUSE = 0.05  # seconds before each run, in which threads that the last one left waiting in a loop go to sleep
+Row = Mapping[str, Any]
+runs.source()  # the commit before anything is measured
+
+
+class Facts(dict[str, Any]):
+    """Fields of the header of a run, which a benchmark yields among its rows."""
+
+
+def run(measure: Callable[[Any], Iterator[Row]], kind: type[Config]) -> None:
+    """Runs a benchmark with the settings of the command line."""
+    name = sys.modules["__main__"].__spec__.name.removeprefix("benchmarks.")
+    launch.run(driven_by_rows(name, measure), kind)
+
+
+def driven_by_rows(name: str, measure: Callable[[Any], Iterator[Row]]) -> Callable[[Any], None]:
+    """The `main` of a benchmark, which writes `runs/benchmarks/NAME.jsonl` and ends with its tables.
+
+    `make tables` keeps the file in docs/runs/benchmarks and writes the tables of the documents from it.
+    """
+
+    def evaluator(config: Config) -> Iterator[runs.Run]:
+        run = runs.Run(runs.header(f"benchmarks.{name}", dataclasses.asdict(config)))
+        for row in measure(config):
+            if isinstance(row, Facts):
+                run = run.with_header(**row)
+            else:
+                run.rows.append(runs.Record(row))
+                print(summary(row), flush=True)
+            yield run
+
+    def closing(run: runs.Run) -> str:
+        tables = getattr(sys.modules["__main__"], "TABLES", {}).values()
+        return "\n\n".join([*(make(run).text() for make in tables), f"wrote {file}"])
+
+    file = RESULTS / f"{name}.jsonl"
+    return driven(evaluator, closing=closing, place=lambda config: file)
+
+
+def summary(row: Row) -> str:
+    """The words, numbers and ratios of a row in a line."""
+    parts = []
+    for key, value in row.items():
+        if isinstance(value, dict) and "median" in value:
+            value = times(value)
+        elif isinstance(value, float):
+            value = f"{value:,.4g}"
+        if isinstance(value, str | int):
+            parts.append(f"{key} {value}")
+    return ", ".join(parts)
 
 
 def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
@@ -62,13 +117,6 @@ def ratio(seconds: Mapping[str, list[float]], name: str, peer: str) -> dict[str,
     return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
 
 
-def in_words(ratio: Mapping[str, float] | None) -> str:
-    """A ratio for the end of a line; nothing where there is none."""
-    if ratio:
-        return f"ours is {ratio['median']:.2f}x ({ratio['low']:.2f} to {ratio['high']:.2f})"
-    return ""
-
-
 def median(values: list[float]) -> float:
     """The middle value."""
     return statistics.median(values)
@@ -94,17 +142,6 @@ def torch_device() -> str:
     )
 
 
-def flat(nested: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
-    """Rows of nested results; the keys of each level become a column of that name.
-
-    >>> flat({"fit": {"ours": {"ms": 2.0}, "peer": {"ms": 3.0}}}, "what", "contestant")
-    [{'what': 'fit', 'contestant': 'ours', 'ms': 2.0}, {'what': 'fit', 'contestant': 'peer', 'ms': 3.0}]
-    """
-    if not names:
-        return [dict(nested)]
-    return [{names[0]: key, **row} for key, inner in nested.items() for row in flat(inner, *names[1:])]
-
-
 def printed(words: Sequence[str], **variables: str) -> Any:
     """What a Python process prints last, read as JSON; `variables` are added to its environment.
 
@@ -116,21 +153,6 @@ def printed(words: Sequence[str], **variables: str) -> Any:
     if result.returncode:
         raise RuntimeError(f"{' '.join(words):.200}: {result.stderr[-2000:]}")
     return json.loads(result.stdout.splitlines()[-1])
-
-
-def save(name: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
-    """Writes `runs/benchmarks/NAME.jsonl`: rows, and a header with the machine and facts.
-
-    `make tables` keeps it in docs/runs/benchmarks and writes the tables of the documents from it.
-    """
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    program = f"benchmarks.{name}"
-    if spec and spec.name.startswith("benchmarks."):
-        program = spec.name
-    header = runs.header(program, {}, **facts, complete=True)
-    path = runs.Run(header, [runs.Record(row) for row in rows]).save(RESULTS / f"{name}.jsonl")
-    print(f"wrote {path}")
-    return path
 
 
 figure = functools.partial(report.figure, missing="")
@@ -168,27 +190,3 @@ def conditions(run: runs.Run) -> str:
     if machine.load_at_start is not None:
         load = f", load {machine.load_at_start:.1f} at the start"
     return f"`{header.command}`, {header.date[:10]}, {machine.cores} cores of {machine.cpu}{load}."
-
-
-def speed_table(run: runs.Run) -> report.Table:
-    """How many times as fast as each peer ours is, by the program's `ratios`."""
-    rows = [runs.Record(what=task, beside=peer, ratio=ratio) for task, peer, ratio in runs.module(run).ratios(run)]
-    return table(run, {"what": "what", "beside": "beside", "ratio": lambda row: times(row.ratio)}, 2, rows)
-
-
-def headline_table(*sources: runs.Run) -> report.Table:
-    """What README shows: rows of every `speed_table`, by the program's `HEADLINE`, a part of `what` and the peers."""
-    rows = []
-    for run in sources:
-        part, peers = runs.module(run).HEADLINE
-        for task, compared, ratio in speed_table(run).rows:
-            peer = compared.partition(", off")[0]
-            if part in task and peer in peers:
-                dtype = task.partition(", dtype ")[2]
-                job = task.partition(", ")[0] + f", dtype {dtype}" * bool(dtype)
-                rows.append(runs.Record(job=job, peer=peer, ratio=ratio))
-    columns = {"job": "job", "compared with": "peer", "their time ÷ ours": "ratio"}
-    return table(sources[0], columns, 2, rows, notes=())
-
-
-SPEED = {"speed_table": speed_table, "headline_table": headline_table}

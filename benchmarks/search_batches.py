@@ -10,34 +10,38 @@ installed are left out.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import functools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 
-from benchmarks.harness import OURS, SPEED, Ratio, figure, interleave, median, ratio, save, table, times
-from eval.comparators import Comparator
+from benchmarks import harness
+from benchmarks.contestants import FLOATS, indexes
+from benchmarks.harness import OURS, figure, interleave, median, ratio, table, times
+from configs.settings import Config, setting
 from eval.plotting import COLOURS, new_figure
 from eval.report import Table
 from eval.runs import Record, Run
-from jaxwhiten import Whitening, metrics, normalize
-from jaxwhiten.errors import InputError
-from jaxwhiten.search import build_index
+from jaxwhiten import metrics, normalize
 
 WIDTH = 384
 K = 10
-SIZES = (24, 48, 96)  # bytes of a code
 BATCHES = (1, 2, 16, 256, 1024)
 QUERIES = 16  # of a run, at least
-FLOATS = "FAISS float32"
-PACKAGES = ("rabitq", "turbovec", "rabitqlib")
+SCORED = 256  # queries whose recall is measured
 _SECONDS = 20  # that a contestant may take for one call; slower ones are left out of larger calls
+
+
+@dataclass(slots=True)
+class Batches(Config):
+    """The settings of benchmarks.search_batches."""
+
+    documents: str = setting("10000,100000,1000000", "numbers of them")
+    bytes: str = setting("24,48,96", "sizes of a code")
+    rounds: int = setting(5, "of each contestant")
 
 
 def documents(rows: int, seed: int = 0) -> np.ndarray:
@@ -47,44 +51,39 @@ def documents(rows: int, seed: int = 0) -> np.ndarray:
     return normalize(x * scale)
 
 
-def indexes(x: np.ndarray, size: int) -> dict[str, Any]:
-    """The codes of at most `size` bytes, by name."""
-    by_name: dict[str, Any] = {OURS: build_index(x, bytes=size)}
-    pq = faiss.index_factory(WIDTH, f"PQ{2 * size}x4fs")
-    pq.train(x[:20_000])
-    pq.add(x)
-    by_name["FAISS PQ, fast scan"] = pq
-    rotation = Whitening(beta=0.0, gamma=0.0).fit(x[:20_000])
-    for name in PACKAGES:
-        with contextlib.suppress(InputError, ImportError):
-            by_name[name] = Raw(Comparator(name, size, x[:20_000], rotation, x))
-    return by_name
-
-
-class Raw:
-    """A code of others, with its own rotation in front of each query."""
-
-    def __init__(self, code: Comparator) -> None:
-        self.code = code
-
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.code.search(queries, k, prepared=False)
-
-
 def calls(index: Any, queries: np.ndarray, batch: int) -> None:
     """Searches in calls of so many queries."""
     for start in range(0, max(batch, QUERIES), batch):
         index.search(queries[start : start + batch], K)
 
 
-HEADLINE = "by codes of 96 bytes", (FLOATS,)
-
-
-def ratios(run: Run) -> Iterator[Ratio]:
-    """One query among codes beside FAISS's float32."""
-    for row in run.rows:
-        if (row["index"], row.queries) == (OURS, 1):
-            yield f"find ten of {row.documents:,} vectors by codes of {row.bytes} bytes", FLOATS, row.speed_to_float32
+def measure(config: Batches) -> Iterator[harness.Row]:
+    """Every number of documents, size of a code and number of queries in a call."""
+    queries = documents(max(BATCHES), seed=1)
+    for count in map(int, config.documents.split(",")):
+        x = documents(count)
+        for size in map(int, config.bytes.split(",")):
+            contestants = indexes(x, size)
+            found = {name: index.search(queries[:SCORED], K)[1] for name, index in contestants.items()}
+            for batch in BATCHES:
+                runs = {name: functools.partial(calls, index, queries, batch) for name, index in contestants.items()}
+                single = {name: functools.partial(index.search, queries[:1], K) for name, index in contestants.items()}
+                seconds = interleave(runs, config.rounds)
+                paused = interleave(single, config.rounds) if batch == 1 else {}
+                for name, series in seconds.items():
+                    row = {
+                        "documents": count,
+                        "bytes": size,
+                        "queries": batch,
+                        "index": name,
+                        "recall": float(metrics.recalls(found[name], list(found[FLOATS]), K).mean()),
+                        "ms_a_query": 1000 * median(series) / max(batch, QUERIES),
+                        "speed_to_float32": ratio(seconds, name, FLOATS),
+                        "speed_to_ours": ratio(seconds, name, OURS),
+                    }
+                    yield row | ({"ms_after_a_pause": 1000 * median(paused[name])} if paused else {})
+                slow = {name for name, series in seconds.items() if median(series) * 4 > _SECONDS} - {FLOATS, OURS}
+                contestants = {name: index for name, index in contestants.items() if name not in slow}
 
 
 def batches_table(run: Run) -> Table:
@@ -112,7 +111,7 @@ def _milliseconds(row: Record | None) -> str:
     return f"{row.ms_a_query:,.3f}"
 
 
-TABLES = SPEED | {"batches_table": batches_table}
+TABLES = {"batches_table": batches_table}
 DRAWN = 100_000  # documents
 TICKS = (0.03, 0.1, 0.3, 1, 3, 10)
 
@@ -147,53 +146,5 @@ def draw(run: Run, path: Path) -> Path:
     return path
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--documents", default="10000,100000,1000000")
-    parser.add_argument("--bytes", default=",".join(map(str, SIZES)), help="sizes of a code")
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    q = documents(max(BATCHES), seed=1)
-    rows: list[dict[str, Any]] = []
-    for count in map(int, args.documents.split(",")):
-        x = documents(count)
-        flat = faiss.IndexFlatIP(WIDTH)
-        flat.add(x)
-        first = flat.search(q[:256], K)[1]
-        for size in map(int, args.bytes.split(",")):
-            started = time.perf_counter()
-            contestants = {FLOATS: flat, **indexes(x, size)}
-            print(f"{count:,} documents, {size} bytes: built in {time.perf_counter() - started:.0f} s", flush=True)
-            recall = {
-                name: float(metrics.recalls(index.search(q[:256], K)[1], list(first), K).mean())
-                for name, index in contestants.items()
-            }
-            slow = set[str]()
-            for batch in BATCHES:
-                indexed = {name: index for name, index in contestants.items() if name not in slow}
-                runs: dict[str, Callable[[], object]] = {
-                    name: functools.partial(calls, index, q, batch) for name, index in indexed.items()
-                }
-                seconds = interleave(runs, args.rounds)
-                slow |= {name for name, series in seconds.items() if median(series) * 4 > _SECONDS} - {FLOATS, OURS}
-                singly: dict[str, Callable[[], object]] = {
-                    name: functools.partial(index.search, q[:1], K) for name, index in indexed.items() if batch == 1
-                }
-                paused = interleave(singly, args.rounds)
-                for name, series in seconds.items():
-                    row = {"documents": count, "bytes": size, "queries": batch, "index": name, "recall": recall[name]}
-                    row |= {
-                        "ms_a_query": 1000 * median(series) / max(batch, QUERIES),
-                        "speed_to_float32": ratio(seconds, name, FLOATS),
-                    }
-                    row["speed_to_ours"] = ratio(seconds, name, OURS)
-                    if name in paused:
-                        row["ms_after_a_pause"] = 1000 * median(paused[name])
-                    rows.append(row)
-                printed = {row["index"]: round(row["ms_a_query"], 3) for row in rows[-len(seconds) :]}
-                print(batch, printed, flush=True)
-            save("search_batches", rows, width=WIDTH)
-
-
 if __name__ == "__main__":
-    main()
+    harness.run(measure, Batches)

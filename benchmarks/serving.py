@@ -11,7 +11,6 @@ the same rounds. Other programs on the machine lengthen all times, but hardly th
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import importlib.util
@@ -26,13 +25,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import OURS, figure, median, ratio, rotated, save, table, times
+from benchmarks import harness
+from benchmarks.harness import MINILM, OURS, figure, median, ratio, rotated, table, times
+from configs.settings import Config, setting
 from eval.report import Table
 from eval.runs import Run
 from jaxwhiten import Encoder, normalize
@@ -84,6 +86,16 @@ if __name__ == "__main__":
     api = Api(max_batch_size=32, batch_timeout=0.001, api_path="/v1/embeddings")
     litserve.LitServer(api, accelerator="cpu").run(port=int(sys.argv[2]), generate_client_file=False, log_level="error")
 """.replace("ENCODE", repr(_ENCODE))
+
+
+@dataclass(slots=True)
+class Serving(Config):
+    """The settings of benchmarks.serving."""
+
+    seconds: float = setting(1.5, "of a round with each server")
+    rounds: int = setting(3, "of each server")
+    clients: str = setting("1,8,32", "numbers of clients")
+    model: str = setting(MINILM, "a model ID or folder")
 
 
 class Server(NamedTuple):
@@ -208,7 +220,7 @@ def load(
     return times | {"errors": sum(c < 0.999 for c in cosines), "answers": len(latencies), "min_cosine": min(cosines)}
 
 
-def measure(
+def asked(
     server: Server | None, encoder: Encoder, clients: int, texts: list[str], right: np.ndarray, seconds: float
 ) -> dict[str, Any]:
     """`load` on a server that is stopped, with the CPU time of an answer, or on the encoder of this process."""
@@ -266,40 +278,30 @@ def serving_table(run: Run) -> Table:
 TABLES = {"serving_table": serving_table}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--clients", default="1,8,32")
-    parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
-    args = parser.parse_args()
-    encoder = Encoder.from_pretrained(args.model).warm_up()
+def measure(config: Serving) -> Iterator[harness.Row]:
+    """Rounds of every server with every kind of text and number of clients."""
+    encoder = Encoder.from_pretrained(config.model).warm_up()
     texts = texts_of(encoder)
     right = {kind: normalize(encoder.encode(batch)) for kind, batch in texts.items()}
-    cells: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    cells = [(kind, int(clients)) for kind in texts for clients in config.clients.split(",")]
+    rounds: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {cell: {} for cell in cells}
     with contextlib.ExitStack() as stack:
         servers = {}
         programs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for name, command in commands(args.model, str(resolve_folder(args.model)), programs).items():
+        for name, command in commands(config.model, str(resolve_folder(config.model)), programs).items():
             servers[name] = stack.enter_context(running(command))
             servers[name].signal(signal.SIGSTOP)
-        for number in range(-1, args.rounds):  # the first is not counted
-            for kind, clients in ((kind, int(n)) for kind in texts for n in args.clients.split(",")):
-                names = list(servers)
-                if clients == 1:
-                    names.append(ALONE)
-                for name in rotated(names, max(number, 0)):
-                    seconds = args.seconds if number >= 0 else 0.3
-                    figures = measure(servers.get(name), encoder, clients, texts[kind], right[kind], seconds)
+        for number in range(-1, config.rounds):  # the first is not counted
+            seconds = config.seconds if number >= 0 else 0.3
+            for kind, clients in cells:
+                for name in rotated([*servers, *[ALONE] * (clients == 1)], max(number, 0)):
+                    figures = asked(servers.get(name), encoder, clients, texts[kind], right[kind], seconds)
                     if number >= 0:
-                        cells.setdefault((kind, clients), {}).setdefault(name, []).append(figures)
-    rows = []
-    for (kind, clients), figures in cells.items():
-        for name, rounds in figures.items():
-            rows.append({"texts": kind, "clients": clients, "server": name} | summary(rounds, figures[OURS]))
-            print(*(f"{key} {value}" for key, value in rows[-1].items() if key != "rounds"), sep=", ", flush=True)
-    save("serving", rows, seconds=args.seconds)
+                        rounds[kind, clients].setdefault(name, []).append(figures)
+    for (kind, clients), of_cell in rounds.items():
+        for name, of_server in of_cell.items():
+            yield {"texts": kind, "clients": clients, "server": name} | summary(of_server, of_cell[OURS])
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(measure, Serving)

@@ -11,21 +11,23 @@ in rotated order; every round draws other batches. Both go on training, and the 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks.harness import SPEED, Ratio, in_words, median, ratio, rotated, save, torch_device
+from benchmarks import harness
+from benchmarks.contestants import PEER
+from benchmarks.harness import MINILM, OURS, median, ratio, rotated, torch_device
+from configs.settings import Config, setting
 from eval.data import load_sts
-from eval.runs import Run
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model
 from jaxwhiten.text import BulkTokenizer
@@ -43,10 +45,20 @@ from jaxwhiten.training import (
 )
 from train.examples import sts_pairs
 
-MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 RATE = 2e-5
 MAX_LENGTH = 128
 WARM = 3
+
+
+@dataclass(slots=True)
+class Throughput(Config):
+    """The settings of benchmarks.train_throughput."""
+
+    rows: int = setting(2000, "rows, drawn at random")
+    batch_size: int = setting(16, "rows per batch")
+    steps: int = setting(30, "steps per round")
+    rounds: int = setting(5, "of each contestant")
+    model: str = setting(MINILM, "all-MiniLM-L6-v2, where it lies")
 
 
 class Ours:
@@ -60,13 +72,7 @@ class Ours:
         self.folder = folder
         self.lengths = table.lengths
         self.losses: list[float] = []
-        self.batches = sentence_batches(
-            table,
-            scores,
-            batch_size=batch_size,
-            buckets=4,
-            seed=0,
-        )
+        self.batches = sentence_batches(table, scores, batch_size=batch_size, buckets=4, seed=0)
         options = TrainingOptions(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
         self.mesh = data_mesh(options)
         self.steps = steps
@@ -185,72 +191,33 @@ class Peer:
         return times[-1] - times[WARM - 1]
 
 
-TABLES = SPEED
-HEADLINE = "", ("sentence-transformers",)
-
-
-def ratios(run: Run) -> Iterator[Ratio]:
-    """A step beside sentence-transformers'."""
-    setting = run.header.setting
-    task = f"a training step of {setting.data}, batch {setting.batch_size}"
-    yield task, "sentence-transformers", run.header.ratio
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=2000)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--model", default=MODEL, help="all-MiniLM-L6-v2, where it lies")
-    args = parser.parse_args()
+def measure(config: Throughput) -> Iterator[harness.Row]:
+    """Rounds of steps of both, in turn."""
     logging.disable(logging.WARNING)
-
     try:
         data = "STS-B"
         examples = sts_pairs(load_sts("STS-B").splits["train"])
     except DataNotFoundError:
         data = "sts_sample"
         examples = sts_pairs(load_sts("sts_sample").splits["test"])
-        print("STS-B is not on this machine: sts_sample takes its place")
-    chosen = np.random.default_rng(0).permutation(len(examples))[: args.rows]
+    chosen = np.random.default_rng(0).permutation(len(examples))[: config.rows]
     columns = [[column[i] for i in chosen] for column in examples.columns.values()]
     scores = np.asarray(examples.label, np.float32)[chosen]
-
-    trainer = Ours(args.model, columns, scores, args.batch_size, args.steps)
-    print(
-        f"  ours: {len(trainer.batches.shapes)} compilations, {trainer.compile_seconds:.1f} s, before the clock",
-        flush=True,
-    )
-    peer = Peer(trainer.folder, columns, scores, trainer.lengths, args.batch_size, args.steps)
-    contestants: dict[str, Ours | Peer] = {"jaxwhiten": trainer, "sentence-transformers": peer}
-    for name, contestant in contestants.items():
-        print(f"  {name}: a first round of {contestant.run():.1f} s", flush=True)
+    ours = Ours(config.model, columns, scores, config.batch_size, config.steps)
+    peer = Peer(ours.folder, columns, scores, ours.lengths, config.batch_size, config.steps)
+    yield harness.Facts(data=data, compile_seconds=ours.compile_seconds, compilations=len(ours.batches.shapes))
+    contestants: dict[str, Ours | Peer] = {OURS: ours, PEER: peer}
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    rows = args.steps * args.batch_size
-    print(f"{data} cosine regression, {MODEL}, batch {args.batch_size}, {args.steps} steps, {args.rounds} rounds")
-    for number in range(args.rounds):
-        for name in rotated(list(contestants), number):
-            seconds[name].append(contestants[name].run())
-        # After every round, so that one that is stopped keeps those before.
-        faster = ratio(seconds, "jaxwhiten", "sentence-transformers")
-        entries = [
-            {"contestant": name, "seconds": s, "rows_per_second": rows / median(s), "losses": contestants[name].losses}
-            for name, s in seconds.items()
-        ]
-        save(
-            "train_throughput",
-            entries,
-            setting=vars(args) | {"data": data, "model": MODEL, "max_length": MAX_LENGTH},
-            padded=trainer.batches.shapes,
-            ratio=faster,
-            compile_seconds=trainer.compile_seconds,
-        )
-    for name, values in seconds.items():
-        losses_found = ", ".join(f"{loss:.4f}" for loss in contestants[name].losses)
-        print(f"  {name:24} {rows / median(values):7.1f} rows/s, mean losses by round: {losses_found}")
-    print(f"  {in_words(faster)}")
+    for number in range(-1, config.rounds):  # the first is not counted
+        for name in rotated(list(contestants), max(number, 0)):
+            duration = contestants[name].run()
+            if number >= 0:
+                seconds[name].append(duration)
+    for name, series in seconds.items():
+        rate = config.steps * config.batch_size / median(series)
+        figures = {"rows_per_second": rate, "speed_of_ours": ratio(seconds, OURS, name)}
+        yield {"contestant": name, "seconds": series, "losses": contestants[name].losses, **figures}
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(measure, Throughput)

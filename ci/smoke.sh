@@ -12,20 +12,15 @@ names=$(env -u BENCHMARKS make -s --no-print-directory --eval='names:; @echo $(B
 read -ra NAMES <<< "$names"
 declare -A arguments=(
   [cold_start]="--rounds 1"
-  [encode]="--model jaxwhiten-tiny --rounds 1 --tokens 400 --pairs 40 --texts short mixed --no-base"
+  [encode]="--model jaxwhiten-tiny --rounds 1 --tokens 400 --pairs 40 --texts short,mixed --base False"
   [growth]="--documents 2000 --peers FAISS"
-  [latency]="--rounds 1 --queries 4 --documents 2000 --tokens 1024"
-  [memory]="--model jaxwhiten-tiny --rows 2000 --sentences 200 --first 200"
-  [processors]="--rounds 1 --queries 3"
+  [latency]="--rounds 1 --queries 4 --documents 2000"
+  [memory]="--model jaxwhiten-tiny --rows 2000 --sentences 200 --first 200 --lengths="
   [search_batches]="--documents 2000 --bytes 24 --rounds 1"
-  [search_real]="--documents 2000 --encoders jaxwhiten-tiny --slices 2"
-  [search_scale]="--documents 3000 --queries 3000 --sample 50 --exact-queries 64 --rounds 1 --slices 2"
-  [search_threads]="--documents 2000 --rounds 1"
   [serving]="--seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny"
   [serving_faults]="--seconds 5 --model jaxwhiten-tiny"
   [train_throughput]="--rows 16 --steps 2 --rounds 1"
-  [whitening_fit]="--rows 4000 --width 64 --rounds 1"
-  [whitening_transform]="--rows 4000 --width 64 --rounds 1"
+  [whitening]="--rows 4000 --width 64 --rounds 1"
 )
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT

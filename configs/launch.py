@@ -1,6 +1,7 @@
 """How every program starts: `--help`, `--config FILE`, `--config.key=value` overrides, one-line errors, exit codes.
 
-A program is `run(main, "configs/sts.py", STS)`; `main` gets the finished settings. Exit code 0 is success, 2 an error
+A program is `run(main, "configs/sts.py", STS)`, or `run(main, Latency)` without a config file; `main` gets the finished
+settings. `--key=value` is short for `--config.key=value`. Exit code 0 is success, 2 an error
 that the user can correct (a typo, a missing file, bad data), 1 any other error, 130 an interrupt.
 
 `--distributed` makes the process one of several of one job (docs/explanations/devices.md). Without a value, the
@@ -38,23 +39,17 @@ _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poo
 _STATUS = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
 
 
-def run(main: Callable[[Any], None], default_config: str, *kinds: type[Config]) -> None:
-    """Parses the command line, calls `main(config)` and ends the process; without `--config` the default is loaded.
+def run(main: Callable[[Any], None], default: str | type[Config], *kinds: type[Config]) -> None:
+    """Parses the command line, calls `main(config)` and ends the process.
 
-    `kinds` are the settings that the program takes.
+    Without `--config` the settings are those of the default, a config file or a class. `kinds` are the classes that the
+    program takes, with a default that is a class only this one.
     """
     try:
         command = _read(sys.argv[1:])
-        path = command.config or default_config
-        module, argument = _load(path)
-        config: Config
-        config = module.get_config(argument) if argument else module.get_config()
-        if not isinstance(config, kinds):
-            expected = " or ".join(kind.__name__ for kind in kinds)
-            received = type(config).__name__
-            raise InputError(f"{path}: expected settings of {expected}, got {received}: see {default_config}.")
+        config = _settings(command.config or default, kinds or (default,))
         if command.help:
-            print(_help(path, config), end="")
+            print(_help(command.config or default, config), end="")
             return
         config.read(command.changes)
     except JaxwhitenError as error:
@@ -64,6 +59,18 @@ def run(main: Callable[[Any], None], default_config: str, *kinds: type[Config]) 
         _guarded(main, config)
     else:
         _as_one_of_many(main, config, command.distributed)
+
+
+def _settings(source: str | type[Config], kinds: tuple[Any, ...]) -> Config:
+    """The settings of a class, or of a config file that makes one of some classes."""
+    if not isinstance(source, str):
+        return source()
+    module, argument = _load(source)
+    config: Config = module.get_config(argument) if argument else module.get_config()
+    if not isinstance(config, kinds):
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise InputError(f"{source}: expected settings of {expected}, got {type(config).__name__}.")
+    return config
 
 
 def run_without_config(main: Callable[[], None]) -> None:
@@ -184,7 +191,7 @@ class _Command(NamedTuple):
 
 
 def _read(words: list[str]) -> _Command:
-    """Reads `--config FILE`, `--config.KEY=VALUE` or `--config.KEY VALUE`, `--distributed[=WHERE]` and `--help`."""
+    """Reads `--config FILE`, `--config.KEY=VALUE` or `--KEY VALUE`, `--distributed[=WHERE]` and `--help`."""
     config = None
     distributed = None
     help = False
@@ -196,15 +203,13 @@ def _read(words: list[str]) -> _Command:
             distributed = value
         elif word in ("-h", "--help"):
             help = True
-        elif name == "--config" or name.startswith("--config."):
+        elif name.startswith("--"):
             if not equals and (value := next(rest, "--")).startswith("--"):
-                raise InputError(f"{name}: expected a value: use {name}=VALUE.")
+                raise InputError(f"{name}: expected a value: use {name}=VALUE; --help lists the keys.")
             if name == "--config":
                 config = value
             else:
-                changes[name.removeprefix("--config.")] = value
-        elif word.startswith("-"):
-            raise unknown_name("flag", name, ("--config", "--config.KEY=VALUE", "--distributed", "--help"))
+                changes[name.removeprefix("--").removeprefix("config.").replace("-", "_")] = value
         elif distributed == "":
             raise InputError(f"Give the value of --distributed after an equals sign: --distributed={word}.")
         else:
@@ -226,7 +231,7 @@ def _load(path: str) -> tuple[ModuleType, str]:
     return module, argument
 
 
-def _help(path: str, config: Config) -> str:
+def _help(source: str | type[Config], config: Config) -> str:
     """Usage, and every config key with its default; a parameter of a whitening or a training with its help text."""
     program = sys.modules["__main__"]
     name = getattr(program.__spec__, "name", None)
@@ -239,7 +244,8 @@ def _help(path: str, config: Config) -> str:
         description=(program.__doc__ or "").partition("\n")[0],
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32),
     )
-    parser.add_argument("--config", metavar="FILE", help=f"Python file with the keys, which is executed; here: {path}")
+    file = f"; here: {source}" if isinstance(source, str) else ""
+    parser.add_argument("--config", metavar="FILE", help=f"Python file with the keys, which is executed{file}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
     group = parser.add_argument_group("keys, their defaults and what they are")
     for key, entry in keys(config).items():

@@ -16,7 +16,6 @@ def get_config():
     config.whitening = "none,target"
     config.ks = "0"
     config.gamma = "1,0.5,0"
-    config.methods = "centre,zscore,all-but-the-top,shrunk-whitening,random-projection,bert-flow"
-    config.geometry = True
+    config.methods = "all-but-the-top,shrunk-whitening,random-projection,bert-flow"
     config.out = "runs/methods"
     return config

@@ -12,9 +12,8 @@ from configs import sts
 def get_config():
     config = sts.get_config()
     config.model = "jaxwhiten-tiny"
-    config.poolings = "cls,mean,first_last_avg"
+    config.poolings = "cls,mean,first_last_avg,layers:0"
     config.ks = "0,192,128,96,64,32"
-    config.geometry = True
-    config.baselines = "tfidf,tfidf-pieces,bm25,layer0,centred"
+    config.baselines = "tfidf,bm25"
     config.out = "runs/miniature/raw"
     return config

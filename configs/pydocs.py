@@ -19,10 +19,5 @@ def get_config():
     config.backends = "faiss-flat"
     config.exact_queries = 0
     config.single_queries = 100
-    config.examples = (
-        "wait until another thread is done",
-        "turn a string into a number",
-        "delete a folder and everything in it",
-    )
     config.out = "runs/pydocs"
     return config

@@ -127,10 +127,6 @@ def _knob(name: str) -> Any:
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 SEVEN_TASKS = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"
 FOLDERS_LENGTH = "tokens, special tokens counted; 0 for the model folder's own limit"
-BASELINES = (
-    "controls without the encoder, fitted like the whitenings: tfidf, tfidf-pieces (of the encoder's tokens), bm25, "
-    "layer0 (the pooling layers:0), centred (the mean taken out, nothing scaled); empty for none"
-)
 
 
 @dataclasses.dataclass(slots=True)
@@ -168,7 +164,7 @@ class Whitened(Evaluation):
     gamma: str = _knob("gamma")
     shrinkage: str = _knob("shrinkage")
     eigenvalue_floor: str = _knob("eigenvalue_floor")
-    baselines: str = setting("", BASELINES)
+    baselines: str = setting("", "controls without the encoder, fitted like the whitenings: tfidf, bm25; empty: none")
     max_length: int = setting(64, "tokens, special tokens counted, as in the paper; 0 for the model folder's own limit")
     batch_size: int = setting(0, "sentences per batch at most; 0 leaves it to the encoder")
 
@@ -187,12 +183,6 @@ class STS(Whitened):
     )
     methods: str = setting(
         "", "methods other than whitening, by their names in eval.methods, fitted like target; empty for none"
-    )
-    geometry: bool = setting(
-        False, "whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well"
-    )
-    ranking: bool = setting(
-        False, "whether pairs scored 4 and more are searched for as well: Hits@1, Hits@3 and MRR, as in EvalRank"
     )
     tasks: str = setting(SEVEN_TASKS, "or sts_sample, the pairs that ship with the package")
     aggregate: str = setting("wmean", "shown in the table; or mean, all: all three are stored")
@@ -220,7 +210,6 @@ class Retrieval(Whitened):
     exact_queries: int = setting(10_000, "searched exactly as well, for an index's recall; 0 for all")
     single_queries: int = setting(200, "searched one by one, for the median and the 99th percentile")
     bootstrap: int = setting(10_000, "resamples of the bootstrap intervals of the MRR; 0 for none")
-    examples: tuple[str, ...] = setting((), "queries shown with their first results when the run ends")
     rerank: str = setting("", "folder of a cross-encoder that re-ranks the first results; empty for none")
     rerank_depth: int = setting(100, "results that it re-ranks")
     rerank_queries: int = setting(1000, "queries with gold whose results it re-ranks; 0 for all")
@@ -236,28 +225,14 @@ class Codes(Evaluation):
     dataset: str = setting("snli", "a name of eval/searches.py, a file or a folder")
     queries: int = setting(3000, "of those with gold, spread evenly; 0 for all")
     seeds: int = setting(5, "sets of codebooks of the spectrum code, over which scores are averaged")
-    outside: str = setting(
-        "", "a file, folder or pattern of text, one passage per line, whose first sentences are fitted on"
-    )
-    outside_rows: int = setting(100_000, "sentences of it, at most")
     gamma: str = setting(
         "auto", "γ of whitenings before the codes, or none; auto: none for fine-tuned encoders, else 1"
     )
-    codes: str = setting(
-        "spectrum,scalar,pq,opq,lsq,rabitq,eden,rabitqlib,turbovec,remex,turboquant_pro,int8,ubinary",
-        "what is compared",
-    )
+    codes: str = setting("spectrum,scalar,pq,opq,rabitq,turbovec,int8,ubinary", "what is compared")
     bytes: str = setting("24,48,96", "per vector")
-    lsq_bytes: str = setting(
-        "0", "sizes of lsq, whose training takes minutes per 1,000 documents at 24 bytes; 0 for none"
-    )
     rescore: int = setting(
         40,
         "first results scored again by float16 vectors, four times ten as sentence-transformers does; 0 for none",
-    )
-    tasks: str = setting("", "STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none")
-    classify: str = setting(
-        "", "MRPC, SNLI: pairs of decoded vectors classified by logistic regression; empty for none"
     )
     cache: str = setting("", "folder of the embedding cache; empty for the default one")
     out: str = setting("runs/tasks", "folder for the results")
@@ -269,11 +244,9 @@ class FewRows(Evaluation):
 
     pooling: str = setting("auto", "the folder's own, or one of jaxwhiten.POOLINGS")
     dataset: str = setting("mrpc", "a name of eval/searches.py, a file or a folder")
-    rows: str = setting("20,50,100,200,400,800,1600,0", "documents that codes and whitenings are fitted on; 0 for all")
+    rows: str = setting("20,50,100,200,400,800,1600,0", "documents that codes are fitted on; 0 for all")
     bytes: str = setting("24,48,96", "of the codes")
-    gamma: str = setting("0.25,1", "γ of the whitenings; empty for none")
     queries: int = setting(1000, "of those with gold, spread evenly; 0 for all")
-    held_out: int = setting(500, "documents whose loss in a code is measured; no fit but that on all has seen them")
     cache: str = setting("", "folder of the embedding cache; empty for the default one")
     out: str = setting("runs/few-rows", "folder for the results")
 
@@ -302,10 +275,8 @@ class Static(Scored):
     passages: int = setting(100_000, "of them whose tokens are counted; 0 for all")
     sentences: int = setting(20_000, "drawn from these, which the teacher reads")
     parts: str = setting(
-        "teacher,model2vec,zipf,whitened,rows,codes,steps",
-        "what is scored; teacher, sentence-transformers: the teacher here and there; model2vec: it distils the same"
-        " teachers, and has to be installed; ours at every size: zipf, whitened, rows; at the first size: codes, the"
-        " table of rows in fewer bytes; steps, each changed",
+        "teacher,model2vec,zipf,whitened,rows",
+        "what is scored: the teacher; model2vec, which distils the same teachers and has to be installed; ours",
     )
     tasks: str = setting(SEVEN_TASKS, "scored on their test pairs")
     dev: str = setting("STS-B,SICK-R", "scored on their dev pairs, by which settings were chosen; empty for none")
@@ -316,24 +287,11 @@ class Static(Scored):
 
 
 @dataclasses.dataclass(slots=True)
-class Upgrade(Scored):
-    """The settings of eval.upgrade."""
+class BEIR(Evaluation):
+    """The settings of eval.beir."""
 
-    encoders: str = setting(
-        f"jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,{ENCODER} mean",
-        "MODEL POOLING, and `whitened` where the vectors are whitened on the documents; every ordered pair is measured",
-    )
-    dataset: str = setting("pydocs", "or mrpc, quora, a file, or one of eval/searches.py")
-    queries: int = setting(2000, "of those with gold, spread evenly; 0 for all")
-    kinds: str = setting("ridge,procrustes,cca", "of maps; isotrieve-ridge too, where it is installed")
-    fuse: str = setting("cca", "the map whose scores are added to the old encoder's")
-    pairs: str = setting("500,2000,5000", "documents under both encoders that a map is fitted on")
-    candidates: str = setting("30,100", "of the old index that are embedded on read")
-    max_length: int = setting(0, FOLDERS_LENGTH)
-    dtype: str = setting("float32", "or bfloat16")
-    engine: str = setting("jax", "or openvino, on CPUs")
-    cache: str = setting("", "folder of the embedding cache; empty for the default one")
-    out: str = setting("runs/upgrade", "folder for the results")
+    check: bool = setting(False, "whether raw vectors are scored by sentence-transformers and pytrec_eval, too")
+    out: str = setting("runs/beir", "folder for the results")
 
 
 def _options(name: str, without: Collection[str] = ()) -> type[Config]:

@@ -1,50 +1,62 @@
-"""Encoders on every BEIR folder below a folder: nDCG@10 of all sizes of vectors, lexical baselines, and the means.
+"""Encoders on every BEIR folder below a folder: nDCG@10 of all sizes of vectors, and lexical baselines.
 
-`python -m eval.beir DIR --model NAME=MODEL [--model ...] [--check] -o runs/beir.jsonl`
+`python -m eval.beir --config.data_dir=DIR [--config.model=MODEL] [--config.check=True] [--config.out=runs/beir]`
 
 The figures are those of `jaxwhiten score FOLDER --bytes 24,48,96` and `jaxwhiten score FOLDER -k 128 --gamma 0`. With
---check, raw vectors are also scored by sentence-transformers and pytrec_eval.
+`check`, raw vectors are also scored by sentence-transformers and pytrec_eval.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from eval import published
-from eval.common import say
-from eval.report import Table
-from eval.runs import Record, Run, header
-from jaxwhiten import Encoder, evaluate, io, records, scoring
+from configs import launch
+from configs.settings import BEIR
+from eval import common, published
+from eval.common import load_encoder, make_folder, say
+from eval.driver import driven
+from eval.report import Table, Views
+from eval.runs import Record, Run
+from jaxwhiten import Encoder, evaluate, records, scoring
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.errors import DataNotFoundError
 
 BYTES = (24, 48, 96)
 PCA = 128
-Rows = list[dict[str, Any]]  # what `records.to_json` makes of a `jaxwhiten.scoring.Row`, with further fields
 
 
-def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[tuple[str, Rows]]:
-    """The rows of each folder: those of `evaluate`, with PCA; the first has the number of documents that were cut."""
-    for corpus in sorted(path.parent for path in folder.rglob("corpus.jsonl")):
+def evaluator(config: BEIR) -> Iterator[Run]:
+    """The run after each folder: the forms of `evaluate`, with PCA."""
+    make_folder(Path(config.out))
+    folder = Path(config.data_dir)
+    folders = sorted(path.parent for path in folder.rglob("corpus.jsonl"))
+    if not folders:
+        raise DataNotFoundError(f"{folder}: contains no BEIR folder: set config.data_dir.")
+    encoder = load_encoder(config, "auto")
+    label = config.model.rpartition("/")[2]
+    encoding = common.encoding(0.0, 0, note="not timed")
+    protocol = {"max_length": encoder.max_length, "prompts": encoder.prompts}
+    run = Run(common.make_header("eval.beir", f"BEIR: {label}", config, encoder, encoding, protocol))
+    yield run
+    for corpus in folders:
         data = read_own(corpus)
-        fields = {"documents": len(data.documents), "cut": encoder.documents.tokens(data.documents).cut}
-        if check:
-            fields["theirs"] = by_sentence_transformers(model, data)
         results = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]
         results += evaluate(encoder, data, k=PCA, gamma=0.0, encode=stored).rows[1:2]
-        first, *rest = (records.to_json(row) for row in results)
-        rest[-1]["name"] = "PCA"
-        name = folder.name
-        if corpus != folder:
-            name = corpus.relative_to(folder).as_posix()
-        yield name, [first | fields, *rest]
+        rows: list[dict[str, Any]] = [records.to_json(row) for row in results]
+        rows[0] |= {"documents": len(data.documents), "cut": encoder.documents.tokens(data.documents).cut}
+        if config.check:
+            rows[0]["theirs"] = by_sentence_transformers(config.model, data)
+        rows[-1]["name"] = "PCA"
+        name = folder.name if corpus == folder else corpus.relative_to(folder).as_posix()
+        run.rows.extend(Record(row, encoder=label, data=name) for row in rows)
+        say(f"{label}: {name}")
+        yield run
 
 
 def stored(encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
@@ -73,84 +85,28 @@ def by_sentence_transformers(model: str, data: RetrievalData) -> float:
 
 
 def scores_table(run: Run) -> Table:
-    """Every form of every encoder by data set, with published figures; a baseline stands once for each data set.
-
-    The means over several data sets count as MTEB's leaderboard does: parts of a folder such as cqadupstack are one.
-    """
-    cells = []
+    """Every form of the encoder by data set, with published figures."""
     references = {row.setting["model"]: row.figures for row in published.read("tasks")}
-    forms: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    cells = []
     for row in run.rows:
-        words = row.get("bytes", 0) is None
+        words = row.bytes is None
+        label = "words" if words else row.encoder
+        score = next(iter(row.scores.values()))
         change = row.get("versus_raw")
-        scores = row["scores"]
-        encoder = row["encoder"]
-        model = row["encoder"].partition(",")[0]
-        if words:
-            encoder = "words"
-            model = row["name"]
-        size = ""
-        if row.get("bytes"):
-            size = f"{row['bytes']:,}"
-        labels = [encoder, row["name"], size]
-        measure, score = next(iter(scores.items()))
-        forms.setdefault((measure, *labels), {}).setdefault(row["data"].partition("/")[0], []).append(score)
-        reference: float | str = ""
-        if words or row["name"] == "raw":
-            reference = references.get(model, {}).get(row["data"], "")
-        interval = ""
-        if change and None not in change[1] and not words:
-            interval = "{:+.1f} to {:+.1f}".format(*change[1])
-        figures = ["", ""]
-        for column, value in enumerate((scores.get("recall_at_100"), row.get("theirs"))):
-            if value:
-                figures[column] = f"{value:.1f}"
-        line = [row["data"], *labels, f"{score:.1f}", interval, *figures, f"{reference}"]
+        interval = "{:+.1f} to {:+.1f}".format(*change[1]) if change and None not in change[1] and not words else ""
+        theirs = f"{row.theirs:.1f}" if row.get("theirs") else ""
+        name = row.name if words else row.encoder if row.name == "raw" else ""
+        reference = references.get(name, {}).get(row.data, "")
+        size = "" if words else f"{row.bytes:,}"
+        line = [row.data, label, row.name, size, f"{score:.1f}", interval, theirs, f"{reference}"]
         if line not in cells:
             cells.append(line)
-    for (_, *labels), sets in forms.items():
-        if len(sets) > 1:
-            cells.append([f"{len(sets)} data sets", *labels, f"{fmean(map(fmean, sets.values())):.1f}", *[""] * 4])
-    heads = ["data", "encoder", "vectors", "bytes", "ours", "− raw, 95%", "recall@100", "theirs", "published"]
+    heads = ["data", "encoder", "vectors", "bytes", "ours", "− raw, 95%", "theirs", "published"]
     return Table(heads, cells, 3)
 
 
 TABLES = {"scores_table": scores_table}
-
-
-def program(
-    name: str, description: str | None, scored: Callable[[Path, str, Encoder, bool], Iterator[tuple[str, Rows]]]
-) -> None:
-    """Scores encoders on the data below a folder, and writes a run and a table."""
-    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    parser.add_argument("folder", type=Path, help="the folder of the data")
-    parser.add_argument("--model", action="append", required=True, help="NAME=MODEL, a model ID or folder; repeatable")
-    parser.add_argument("--engine", default="jax", help="jax or openvino; default: jax")
-    parser.add_argument("--dtype", default="float32", help="float32 or bfloat16; default: float32")
-    parser.add_argument("--check", action="store_true", help="compare with the scores by other programs")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the .jsonl file to write")
-    args = parser.parse_args()
-    models = [argument.rpartition("=") for argument in args.model]
-    labels = [label or model for label, _, model in models]  # without folders of the machine
-    recorded = vars(args) | {"folder": args.folder.name, "model": labels, "output": ""}
-    run = Run(header(name, recorded, encoders={}))
-    for label, (_, _, model) in zip(labels, models, strict=True):
-        encoder = Encoder.from_pretrained(model, engine=args.engine, dtype=args.dtype)
-        run.header.encoders[label] = {
-            "max_length": encoder.max_length,
-            "engine": args.engine,
-            "dtype": args.dtype,
-            "prompts": encoder.prompts,
-        }
-        for data, rows in scored(args.folder, model, encoder, args.check):
-            say(f"{label}: {data}")
-            run.rows.extend(Record(row, encoder=label, data=data) for row in rows)
-            run.save(args.output)
-    run.with_header(complete=True).save(args.output)
-    table = scores_table(run)
-    io.write_text(args.output.with_suffix(".md"), f"{table.markdown()}\n")
-    sys.stdout.write(f"{table.text()}\n")
-
+main = driven(evaluator, Views({"Scores": scores_table}, {}))
 
 if __name__ == "__main__":
-    program("eval.beir", __doc__, searches)
+    launch.run(main, BEIR)

@@ -18,7 +18,7 @@ from eval.data import NLIRows, load_nli
 from eval.encoding import pooling_names
 from eval.runs import Record
 from eval.settings import choices, integers, optional_choices, parameters
-from eval.words import BASELINES, LAYER0, WORDS
+from eval.words import WORDS
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.errors import InputError
@@ -45,22 +45,18 @@ class Settings:
         """The settings, checked; makes the folder for results, before anything slow. `extra` are further whitenings."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
-        baselines = optional_choices("baselines", config.baselines, BASELINES)
-        poolings = pooling_names(config.poolings)
-        if "layer0" in baselines and LAYER0 not in poolings:
-            poolings = (*poolings, LAYER0)
         settings = cls(
-            poolings,
+            pooling_names(config.poolings),
             choices("whitening", config.whitening, (*WHITENINGS, *extra)),
             parameters(config),
             integers("ks", config.ks),
             Path(config.out),
             config.data_dir or None,
-            baselines,
+            optional_choices("baselines", config.baselines, tuple(WORDS)),
         )
-        if settings.words and settings.whitenings == ("none",):
+        if settings.baselines and settings.whitenings == ("none",):
             raise InputError(
-                f"config.baselines: {', '.join(settings.words)} count words on what a whitening is fitted on; "
+                f"config.baselines: {', '.join(settings.baselines)} count words on what a whitening is fitted on; "
                 f"add {' or '.join((*WHITENINGS[1:], *extra))} to config.whitening."
             )
         if distributed.is_writer():
@@ -68,16 +64,9 @@ class Settings:
         return settings
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The baselines that know words alone."""
-        return tuple(name for name in self.baselines if name in WORDS)
-
-    @property
     def protocol(self) -> dict[str, dict[str, str]]:
         """What the header of a run says about them."""
-        if self.words:
-            return {"words": {name: WORDS[name] for name in self.words}}
-        return {}
+        return {"words": {name: WORDS[name] for name in self.baselines}} if self.baselines else {}
 
     def load_nli(self) -> NLIRows | None:
         """The NLI rows, or None where no whitening is fitted on them."""
@@ -172,7 +161,7 @@ def make_header(
     **fields: object,
 ) -> Record:
     """The header of an evaluation that begins; `protocol` is how it measures, by part, as text for captions."""
-    fields = {"published": (), "warnings": (), "resamples": 0, "level": LEVEL, "seconds": None, **fields}
+    fields = {"published": (), "warnings": (), "resamples": config.bootstrap, "level": LEVEL, "seconds": None, **fields}
     return runs.header(
         program,
         dataclasses.asdict(config),

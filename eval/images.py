@@ -18,7 +18,6 @@ QUALITY = {"Sentences of Wikipedia": "tasks/minilm-wikipedia-7000", "Captions (S
 # The run of each other picture, and the function of its program that draws it.
 IMAGES = {
     "codes": ("tasks/minilm-wikipedia-7000", "plot_codes"),
-    "engines-memory": ("benchmarks/engines_scale", "draw_memory"),
     "growth": ("benchmarks/growth", "draw"),
     "scans": ("benchmarks/search_batches", "draw"),
     "serving-memory": ("benchmarks/serving_faults", "draw_memory"),

@@ -31,7 +31,6 @@ from statistics import fmean
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import threadpoolctl
 
 import jaxwhiten
@@ -45,10 +44,8 @@ ROOT = Path(jaxwhiten.__file__).parents[1]
 MADE = Path("runs")
 KEPT = Path("docs/runs")
 FILE = "run.jsonl"
-FIGURES = "figures.safetensors"
 SOURCES = ("jaxwhiten", "train", "eval", "configs", "benchmarks")
 _DATA = "JAXWHITEN_DATA_DIR"
-_SENTENCES: dict[str, Any] = {"examples": (), "similarity": None}  # what a kept header has instead of sentences
 _PACKAGES = [
     "jax",
     "jaxlib",
@@ -99,27 +96,23 @@ class Record(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Run:
-    """A header, rows, and the arrays behind the plots by name."""
+    """A header, and rows."""
 
     header: Record
     rows: list[Record] = field(default_factory=list)
-    figures: dict[str, np.ndarray] = field(default_factory=dict)
 
     def with_header(self, **changes: object) -> Run:
-        """The same rows and figures under a changed header."""
-        return Run(self.header.but(**changes), self.rows, self.figures)
+        """The same rows under a changed header."""
+        return Run(self.header.but(**changes), self.rows)
 
     def save(self, path: io.PathLike) -> Path:
-        """Writes the file, or in a folder `run.jsonl` and the figures, each atomically; numbers JSON lacks are null.
+        """Writes the file, or in a folder `run.jsonl`, atomically; numbers that JSON lacks are null.
 
         Returns:
           The file.
         """
         path = Path(path)
         if path.suffix != ".jsonl":
-            (path / FIGURES).unlink(missing_ok=True)
-            if self.figures:
-                io.save_tensors(path / FIGURES, self.figures, kind="figures", header={})
             path = path / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = (json.dumps(records.to_json(record), ensure_ascii=False) for record in (self.header, *self.rows))
@@ -133,7 +126,6 @@ class Run:
         Raises:
           FormatError: It is missing, damaged, or of another format.
         """
-        folder = Path(path)
         path = Path(path)
         if path.suffix != ".jsonl":
             path = path / FILE
@@ -143,11 +135,7 @@ class Run:
         header, *rows = _records([records.parse(line, dict, path, remedy) for line in lines]) or [Record()]
         if header.get("format") != FORMAT:
             raise FormatError(f"{path}: expected the header of a run of format {FORMAT}, got {header!r:.80}. {remedy}")
-        file = folder / FIGURES
-        figures: dict[str, np.ndarray] = {}
-        if file.is_file():
-            figures, _ = io.load_tensors(file, kind="figures")
-        return cls(header, rows, figures)
+        return cls(header, rows)
 
 
 def _records(value: Any) -> Any:
@@ -258,10 +246,10 @@ def keep(run: Run, path: Path) -> Run:
     arguments = Record(run.header.arguments)
     arguments |= {key: "" for key in ("data_dir", "cache", "out") if key in arguments}
     arguments |= {key: Path(arguments[key]).name for key in ("dataset", "outside", "corpus") if key in arguments}
-    without = {key: value for key, value in _SENTENCES.items() if key in run.header}
-    if "dataset" in run.header:
-        without["dataset"] = run.header.dataset.but(conflicts=())
-    public = Run(Record(run.header | without, arguments=arguments), run.rows)
+    header = run.header
+    if "dataset" in header:
+        header = header.but(dataset=header.dataset.but(conflicts=()))
+    public = Run(header.but(arguments=arguments), run.rows)
     public.save(path)
     return public
 

@@ -1,22 +1,19 @@
-"""Static encoders distilled from a teacher, compared with model2vec's: quality, speed, size, and effect of each step.
+"""Static encoders distilled from a teacher, compared with model2vec's: quality, speed and size.
 
 `python -m eval.static [--config configs/static.py] [--config.key=value ...]`
 
 Every setting is scored on the test pairs of the STS tasks, with paired intervals of its difference to model2vec at the
-same dimensions, and of each changed step to the unchanged setting. Writes `run.jsonl` and `results.md`
-to the folder `out`.
+same dimensions. Writes `run.jsonl` and `results.md` to the folder `out`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,37 +25,25 @@ from eval.data import STS_TASKS, load_sts
 from eval.driver import driven
 from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
-from eval.report.static import TABLES, VIEWS
+from eval.report import Views
+from eval.report.table import SIGNIFICANT, Table, bounds, change, figure, number, table
 from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import NO_WHITENING, choices, integers, optional_choices, words
 from eval.tasks import TaskIndex, index_sentences
-from jaxwhiten import Encoder, metrics, normalize
-from jaxwhiten.codes import SpectrumCode
+from jaxwhiten import Encoder, metrics
 from jaxwhiten.datasets import Corpus, RetrievalData, corpus_files
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import StaticEncoder, resolve_folder
+from jaxwhiten.models import resolve_folder
 from jaxwhiten.search import build_index
 
 SAMPLE = "sts_sample"
 TEACHER = "teacher"
 PEER = "model2vec"
-PEER_OF_TEACHER = "sentence-transformers"
 # Settings of `distil`: without a corpus, without the teacher's sentences, and with them.
 OURS = {"zipf": {}, "whitened": {}, "rows": {"fit": True}}
-BASE = "whitened"
-BEST = "rows"
-# Each changes one step of `BASE`.
-STEPS: dict[str, dict[str, Any]] = {
-    "uniform weights": {"weighted": False},
-    "γ = 0": {"gamma": 0.0},
-    "γ = 0.5": {"gamma": 0.5},
-    "no SIF": {"sif": None},
-    "a = 1e-4": {"sif": 1e-4},
-}
-CODES = ("float16", "int8", "48 bytes")
-PARTS = (TEACHER, PEER_OF_TEACHER, PEER, *OURS, "codes", "steps")
+PARTS = (TEACHER, PEER, *OURS)
 _REPEATS = 3
 _FIRST = 10
 
@@ -86,8 +71,6 @@ class Setting:
     k: int
     encode: Callable[[list[str]], np.ndarray]
     megabytes: float
-    base: str | None = None  # the method the difference to which is given, where it is scored, too
-    sts_only: bool = False  # scored on STS only
 
 
 def evaluator(config: Static) -> Iterator[Run]:
@@ -110,18 +93,16 @@ def evaluator(config: Static) -> Iterator[Run]:
     run = Run(make_header(config, teachers[0], scored))
     yield run
     similarities: list[dict[str, np.ndarray]] = []
-    bases: list[str | None] = []
     for name, teacher in zip(models, teachers, strict=True):
         for setting in settings(config, name, teacher, ks, text):
             row, similarity = score(setting, scored)
             run.rows.append(row)
             similarities.append(similarity)
-            bases.append(setting.base)
             say(f"{row.model}, {row.method}, {row.k}: STS {row.sts:.2f}")
             yield run
     if config.bootstrap:
         samples = resampled(similarities, scored.tasks, "wmean", config)["average"]
-        run.rows[:] = with_intervals(run.rows, bases, samples)
+        run.rows[:] = with_intervals(run.rows, samples)
         yield run
 
 
@@ -148,39 +129,17 @@ def read(config: Static, tasks: Sequence[str], dev: Sequence[str], text: list[st
 
 
 def settings(config: Static, name: str, teacher: Encoder, ks: Sequence[int], text: list[str]) -> Iterator[Setting]:
-    """The teacher, model2vec and ours at every size, the table in fewer bytes, and ours with one step changed."""
+    """The teacher, model2vec and ours at every size."""
     parts = words("parts", config.parts)
-    size = 4e-6 * teacher.config.parameters
     if TEACHER in parts:
-        yield Setting(name, TEACHER, teacher.dimension, teacher.encode, size)
-    if PEER_OF_TEACHER in parts:
-        yield by_sentence_transformers(name, teacher, size, Path(config.out))
+        yield Setting(name, TEACHER, teacher.dimension, teacher.encode, 4e-6 * teacher.config.parameters)
     if PEER in parts:
         yield from (peer(name, k) for k in ks)
     vocabulary = Vocabulary.read(teacher, text, sentences=config.sentences, seed=config.seed)
-    best = {}
-    if not {BEST, "codes"}.isdisjoint(parts):
-        best = {k: distil(vocabulary, k, **OURS[BEST]) for k in ks}
     for k, method in itertools.product(ks, [method for method in OURS if method in parts]):
-        if method == BEST:
-            static = best[k]
-        elif method == "zipf":
-            static = distil(Vocabulary.read(teacher), k, **OURS[method])
-        else:
-            static = distil(vocabulary, k, **OURS[method])
-        yield jaxwhiten_setting(name, method, k, static)
-    if "codes" in parts:
-        yield from (coded(name, code, best[ks[0]]) for code in CODES)
-    if "steps" in parts:
-        for step, change in STEPS.items():
-            static = distil(vocabulary, ks[0], **change)
-            yield jaxwhiten_setting(name, step, ks[0], static, base=BASE, sts_only=True)
-
-
-def jaxwhiten_setting(
-    name: str, method: str, k: int, static: Encoder, base: str = PEER, sts_only: bool = False
-) -> Setting:
-    return Setting(name, method, k, static.encode, 4e-6 * k * static.config.vocab_size, base, sts_only)
+        counted = Vocabulary.read(teacher) if method == "zipf" else vocabulary
+        static = distil(counted, k, **OURS[method])
+        yield Setting(name, method, k, static.encode, 4e-6 * k * static.config.vocab_size)
 
 
 def peer(name: str, k: int) -> Setting:
@@ -189,39 +148,6 @@ def peer(name: str, k: int) -> Setting:
 
     model = distill(str(resolve_folder(name)), pca_dims=k, device="cpu", quantize_to="float32")
     return Setting(name, PEER, k, measure.keeping_tokenizer_threads(model.encode), model.embedding.nbytes / 1e6)
-
-
-def by_sentence_transformers(name: str, teacher: Encoder, size: float, out: Path) -> Setting:
-    """The teacher's folder in sentence-transformers, on the same cores."""
-    from sentence_transformers import SentenceTransformer
-
-    folder = teacher.save(out / "teachers" / Path(name).name)
-    model = SentenceTransformer(str(folder), device="cpu")
-    encode = functools.partial(model.encode, show_progress_bar=False)
-    return Setting(name, f"{TEACHER}, {PEER_OF_TEACHER}", teacher.dimension, encode, size)
-
-
-def coded(name: str, code: str, static: Encoder) -> Setting:
-    """The table of an encoder in fewer bytes, decoded for scoring."""
-    table = np.asarray(static.model().embedding[...])
-    rows, k = table.shape
-    if code == "float16":
-        decoded = table.astype(np.float16)
-        size = 2 * k
-    elif code == "int8":
-        scale = np.abs(table).max() / 127
-        decoded = np.rint(table / scale) * scale
-        size = k
-    else:  # a spectrum code of the direction, and the length in float16
-        lengths = np.linalg.norm(table, axis=1, keepdims=True)
-        count = min(int(code.split()[0]), k // 2)
-        directions = normalize(table)
-        fitted = SpectrumCode(bytes=count).fit(directions[lengths[:, 0] > 0])
-        decoded = normalize(fitted.decode(fitted.encode(directions))) * lengths.astype(np.float16)
-        size = count + 2
-    folder = static.tokenizer.folder
-    encoder = Encoder(StaticEncoder(decoded.astype(np.float32)), folder, max_length=static.max_length)
-    return Setting(name, f"rows, {code}", k, encoder.encode, 1e-6 * rows * size, base="rows")
 
 
 def score(setting: Setting, scored: Scored) -> tuple[Record, dict[str, np.ndarray]]:
@@ -233,12 +159,6 @@ def score(setting: Setting, scored: Scored) -> tuple[Record, dict[str, np.ndarra
     if scored.dev:
         d = setting.encode(scored.dev_sentences)
         dev = float(np.mean([task.score(task.similarity(d)) for task in scored.dev]))
-    mrr = None
-    rate = None
-    if not setting.sts_only:
-        mrr = search(setting, scored)
-        if scored.timed:
-            rate = speed(setting, scored.timed)
     row = Record(
         NO_WHITENING,
         model=setting.model,
@@ -252,11 +172,10 @@ def score(setting: Setting, scored: Scored) -> tuple[Record, dict[str, np.ndarra
         sts=float(np.mean(list(tasks.values()))),
         dev=dev,
         megabytes=setting.megabytes,
-        mrr_at_10=mrr,
-        sentences_per_second=rate,
+        mrr_at_10=search(setting, scored),
+        sentences_per_second=speed(setting, scored.timed) if scored.timed else None,
         interval=None,
         versus=None,
-        base=None,
     )
     return row, similarities
 
@@ -280,20 +199,44 @@ def speed(setting: Setting, texts: list[str]) -> float:
     return len(texts) / min(times[1:])
 
 
-def with_intervals(rows: Sequence[Record], bases: Sequence[str | None], samples: np.ndarray) -> list[Record]:
-    """Adds intervals of the STS average, and of its paired difference to the average of the base, to rows.
+def with_intervals(rows: Sequence[Record], samples: np.ndarray) -> list[Record]:
+    """Adds intervals of the STS average, and of its paired difference to model2vec at the same dimensions, to rows.
 
     `samples` are the averages [rows, resamples].
     """
-    places = {(row.model, row.method, row.k): number for number, row in enumerate(rows)}
+    peers = {(row.model, row.k): place for place, row in enumerate(rows) if row.method == PEER}
     complete = []
-    for number, (row, base) in enumerate(zip(rows, bases, strict=True)):
-        intervals: dict[str, object] = {"interval": with_ends(row.sts, samples[number])}
-        if (base_row := places.get((row.model, base, row.k))) is not None:
-            versus = with_ends(row.sts - rows[base_row].sts, samples[number] - samples[base_row])
-            intervals |= {"versus": versus, "base": base}
-        complete.append(Record(row | intervals))
+    for place, row in enumerate(rows):
+        versus = None
+        base = peers.get((row.model, row.k))
+        if base is not None and row.method in OURS:
+            versus = with_ends(row.sts - rows[base].sts, samples[place] - samples[base])
+        complete.append(row.but(interval=with_ends(row.sts, samples[place]), versus=versus))
     return complete
+
+
+def sizes_table(run: Run) -> Table:
+    """Every method at every size, with its difference to model2vec."""
+    header = run.header
+    caption = (
+        f"STS: mean of {', '.join(header.tasks)} (wmean), test pairs; dev: {header.protocol['dev']}. Difference: of STS"
+        f" to model2vec at the same dimensions. MRR@10 x 100: {header.dataset.name}. sentences/s:"
+        f" {header.protocol['timed']}. Corpus: {header.protocol['corpus']}. {SIGNIFICANT}: its {header.level:.0%}"
+        " interval leaves out 0 (paired bootstrap over pairs)."
+    )
+    columns = {
+        "teacher": "model",
+        "method": "method",
+        "k": "k",
+        "STS": figure("sts"),
+        "dev": figure("dev"),
+        "MRR@10": lambda row: number(None if row.mrr_at_10 is None else 100 * row.mrr_at_10),
+        "sentences/s": figure("sentences_per_second", 0),
+        "MB": figure("megabytes", 1),
+        "difference": lambda row: change(row.versus),
+        "interval": lambda row: bounds(row.versus, signed=True) if row.versus else "",
+    }
+    return table(run.rows, columns, 2, caption, group=["model"], key_columns=3)
 
 
 def make_header(config: Static, teacher: Encoder, scored: Scored) -> Record:
@@ -316,8 +259,8 @@ def make_header(config: Static, teacher: Encoder, scored: Scored) -> Record:
     )
 
 
-__all__ = ["TABLES", "VIEWS", "evaluator", "main"]
-main = driven(evaluator, VIEWS)
+TABLES = {"sizes_table": sizes_table}
+main = driven(evaluator, Views({"Sizes": sizes_table}, {}))
 
 if __name__ == "__main__":
     launch.run(main, "configs/static.py", Static)

@@ -2,7 +2,7 @@
 
 `python -m eval.sts [--config configs/sts.py] [--config.key=value ...]`
 
-Writes `run.jsonl`, `figures.safetensors`, `results.md` and plots to the folder `out`. With
+Writes `run.jsonl`, `results.md` and a plot to the folder `out`. With
 `--distributed` several processes encode, each its share, and the first one scores and writes.
 """
 
@@ -16,22 +16,21 @@ from configs.settings import STS
 from eval import common, published
 from eval.aggregates import AGGREGATES
 from eval.common import Notes, Settings, load_encoder, python, say
-from eval.data import STS_TASKS
+from eval.data import STS_TASKS, load_sts
 from eval.data.nli import NLIRows
 from eval.driver import driven
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
-from eval.figures import add_figures, shown_task
 from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
-from eval.probes import PROBES, load_task
 from eval.report.sts import TABLES, VIEWS, plot_scores
 from eval.runs import Record, Run
 from eval.scoring import Scored, fit, score, score_method, score_words
 from eval.settings import choices, optional_choices
 from eval.tasks import Encoded, TaskIndex, index_sentences
-from eval.words import CENTRED, count, fits
+from eval.words import fits
 from jaxwhiten import Encoder
 from jaxwhiten.runtime import distributed
+from jaxwhiten.scoring import count
 
 SAMPLE = "sts_sample"
 
@@ -40,14 +39,12 @@ def evaluator(config: STS) -> Iterator[Run]:
     """The run after each pooling and whitening."""
     settings = Settings.read(config)
     whitenings = settings.whitenings
-    task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE, *PROBES))
+    task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
     (aggregate,) = choices("aggregate", [config.aggregate], AGGREGATES)
     methods = optional_choices("methods", config.methods, tuple(METHODS))
-    if "centred" in settings.baselines:
-        methods = tuple(dict.fromkeys((CENTRED, *methods)))
 
     # Data and model are read, and every setting checked, before anything slow starts.
-    tasks = [load_task(name, settings.data_dir) for name in task_names]
+    tasks = [load_sts(name, settings.data_dir) for name in task_names]
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
     sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or methods))
@@ -70,10 +67,7 @@ def evaluator(config: STS) -> Iterator[Run]:
     yield run
     notes = Notes()
     similarities = []
-    measured = None
-    if config.geometry:
-        measured = indices[shown_task(indices)]
-    for row, similarity in word_rows(settings, sentences, nli, indices, encoder):
+    for row, similarity in word_rows(settings, sentences, nli, indices):
         run.rows.append(row)
         similarities.append(similarity)
     gamma = max(parameters["gamma"] for parameters in settings.parameters)
@@ -82,10 +76,9 @@ def evaluator(config: STS) -> Iterator[Run]:
         for whitening in (*whitenings, *methods):
             if whitening in whitenings:
                 fitted = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes, gamma=gamma)
-                run = add_figures(run, encoded, fitted, whitenings, tasks, max(ks[pooling]))
-                scored = score(encoded, fitted, settings.parameters, ks[pooling], measured, config.seed, config.ranking)
+                scored = score(encoded, fitted, settings.parameters, ks[pooling])
             else:
-                scored = score_method(whitening, encoded, ks[pooling], notes, measured, config.seed)
+                scored = score_method(whitening, encoded, ks[pooling], notes, config.seed)
             for row, similarity in scored:
                 run.rows.append(row)
                 similarities.append(similarity)
@@ -100,14 +93,14 @@ def evaluator(config: STS) -> Iterator[Run]:
 
 
 def word_rows(
-    settings: Settings, sentences: list[str], nli: NLIRows | None, tasks: Sequence[TaskIndex], encoder: Encoder
+    settings: Settings, sentences: list[str], nli: NLIRows | None, tasks: Sequence[TaskIndex]
 ) -> Iterator[Scored]:
     """Rows of the baselines of words, fitted like the whitenings."""
     texts = list(sentences)
     if nli is not None:
         texts += nli.sentences
-    for name in settings.words:
-        counts = count(name, texts, encoder)
+    counts = count(texts)
+    for name in settings.baselines:
         fitted_on = fits(settings.whitenings, {"target": None}, len(sentences), len(texts))
         yield from score_words(name, counts, tasks, fitted_on)
 
@@ -158,8 +151,6 @@ def make_header(
             **settings.protocol,
         },
         nli=summary,
-        spectrum=None,
-        similarity=None,
     )
 
 

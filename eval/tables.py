@@ -43,7 +43,7 @@ def table_of(sources: Sequence[Run], view: str, conditions: Sequence[str]) -> Ta
         raise unknown_name("table", view, tables)
     if len(sources) == 1 and sources[0].rows and "pooling" in sources[0].rows[0]:
         columns = [words for words in conditions if words == "plain" or words.startswith("columns=")]
-        sources = [Run(sources[0].header, _chosen(sources[0].rows, set(conditions) - set(columns)), sources[0].figures)]
+        sources = [Run(sources[0].header, _chosen(sources[0].rows, set(conditions) - set(columns)))]
         conditions = columns
     table: Table | None = tables[view](*sources)
     if table is not None and table.rows:
@@ -77,7 +77,7 @@ def joined(tables: Sequence[Table]) -> Table:
         raise InputError("Tables that are joined must have the same columns.")
     if len(tables) == 1:
         return first
-    return dataclasses.replace(first, rows=[row for table in tables for row in table.rows], best=frozenset(), groups=())
+    return dataclasses.replace(first, rows=[row for table in tables for row in table.rows], groups=())
 
 
 def places(path: Path) -> list[list[list[str]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,14 @@ class TaskIndex:
     def test_sentences(self) -> np.ndarray:
         """The unique sentences of the test pairs, in rising order."""
         return np.unique(np.concatenate([self.left, self.right]))
+
+    def mapped(self, x: np.ndarray, transform: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Vectors of the unique sentences, those of the test pairs transformed and all others zero."""
+        sentences = self.test_sentences()
+        rows = transform(x[sentences])
+        mapped = np.zeros((len(x), rows.shape[1]), rows.dtype)
+        mapped[sentences] = rows
+        return mapped
 
     def similarity(self, x: np.ndarray) -> np.ndarray:
         """The cosine of every test pair, from vectors of the unique sentences."""

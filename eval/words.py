@@ -1,4 +1,4 @@
-"""Controls that use words and no encoder: TF-IDF of words or of the encoder's own tokens, and BM25.
+"""Controls that use words and no encoder: TF-IDF and BM25.
 
 `jaxwhiten.scoring` has the weights. A text is a sparse row of counts with a column for each word.
 """
@@ -11,30 +11,15 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from jaxwhiten import Encoder, scoring
+from jaxwhiten import scoring
 
 T = TypeVar("T")
 TFIDF = "tfidf"  # the one that others are compared with
 WORDS = {
     TFIDF: "lower-cased runs of letters and digits, "
     "1 + log of the count times the smoothed idf of what a whitening is fitted on, cosine",
-    "tfidf-pieces": "the same of the encoder's own tokens, cut where the encoder cuts",
     "bm25": "the words of tfidf, k1 = 1.5, b = 0.75",
 }
-# the pooling and the method of eval.methods behind two baselines
-LAYER0 = "layers:0"
-CENTRED = "centre"
-BASELINES = (*WORDS, "layer0", "centred")
-
-
-def count(name: str, texts: Sequence[str], encoder: Encoder) -> csr_matrix:
-    """The count of each word or token (column) in each text (row)."""
-    if name == "tfidf-pieces":
-        ids = encoder.tokenizer(texts)
-        is_word = ~np.isin(ids.flat, list(encoder.tokenizer.special_ids))
-        rows = np.repeat(np.arange(len(texts)), ids.lengths)[is_word]
-        return csr_matrix((np.ones(len(rows)), (rows, ids.flat[is_word])), (len(texts), encoder.tokenizer.vocab_size))
-    return scoring.count(texts)
 
 
 def fits(whitenings: Sequence[str], fitted: Mapping[str, Any], texts: int, rows: int) -> dict[str, Any]:

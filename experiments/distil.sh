@@ -15,5 +15,5 @@ for seed in ${SEEDS:-0 1 2}; do
   python -m train.sbert --config configs/distil.py --config.data.file="$text" --config.seed="$seed" \
     --config.output="$out"
   python -m eval.sts --config configs/miniature.py --config.model="$out/model" --config.poolings=mean \
-    --config.baselines= --config.ks=0 --config.geometry=False --config.out="$out-sts"
+    --config.baselines= --config.ks=0 --config.out="$out-sts"
 done

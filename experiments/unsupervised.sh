@@ -22,7 +22,7 @@ for seed in ${SEEDS:-0 1 2}; do
   for name in "$@"; do
     out=runs/unsupervised/$name-$seed
     python -m train.sbert --config "configs/unsupervised.py:$name" --config.output="$out" --config.seed="$seed"
-    python -m eval.sts --config configs/miniature.py --config.model="$out/model" --config.geometry=False \
+    python -m eval.sts --config configs/miniature.py --config.model="$out/model" \
       --config.baselines= --config.poolings=mean,first_last_avg --config.ks=0 --config.out="$out-sts"
   done
 done

@@ -39,7 +39,6 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("MTEB_CACHE", str(ROOT / ".cache" / "mteb"))  # by default in the home, even when imported
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of
 
@@ -272,7 +271,6 @@ def _first(devices, *arguments, **options):
 
 # The extra of each package that tests import themselves.
 _EXTRAS = {
-    "IsoScore": "parity",
     "apache_beam": "beam",
     "apsw": "databases",
     "array_record": "data",
@@ -285,7 +283,6 @@ _EXTRAS = {
     "langchain_openai": "clients",
     "mkdocs": "docs",
     "model2vec": "bench",
-    "mteb": "mteb",
     "nbclient": "notebooks",
     "nbformat": "notebooks",
     "onnx": "parity",

@@ -1,7 +1,5 @@
 """Other training-free methods with the interface of whitening: maps of vectors, which are compared by cosine."""
 
-from eval.methods.between import MAP_KINDS, CrossMoments, EncoderMap
-from eval.methods.columns import Centring, Identity, ZScore
 from eval.methods.flow import BertFlow
 from eval.methods.projection import AllButTheTop, RandomProjection
 from eval.methods.registry import METHODS, make_method

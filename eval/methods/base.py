@@ -17,8 +17,8 @@ M = TypeVar("M", bound="Method")
 class Method(Estimator):
     """A method that maps vectors, which are then compared by cosine.
 
-    A subclass defines `name`, which `METHODS` uses, and `_learn`, `_map` and `_pack`. The decorator `parameters` turns
-    its annotated attributes into arguments of the constructor. Files are written for their size.
+    A subclass defines `name`, which `METHODS` uses, `_learn` and `_map`. The decorator `parameters` turns its annotated
+    attributes into arguments of the constructor.
     """
 
     _state: Any
@@ -34,10 +34,6 @@ class Method(Estimator):
     def _map(self, state: Any, X: np.ndarray) -> np.ndarray:
         """`transform` of rows that were checked."""
 
-    def _pack(self, state: Any) -> dict[str, np.ndarray]:
-        """The state as named arrays; by default the state is a named tuple."""
-        return {name: np.asarray(value) for name, value in state._asdict().items()}
-
     def fit(self: M, X: Any, y: Any = None) -> M:
         """Learns from [n, d] rows and forgets earlier ones; `y` is ignored.
 
@@ -52,6 +48,3 @@ class Method(Estimator):
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self._map(self._state, X)
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return self._pack(self._state)

@@ -173,12 +173,3 @@ class BertFlow(Method):
         # an empty input has a result of k columns, too
         parts = blocks(len(X), full) if len(X) else [slice(0, 0)]
         return np.concatenate([np.asarray(values)[:n] for n, values in one_ahead(map(dispatch, parts))])
-
-    def _pack(self, state: FlowState) -> dict[str, np.ndarray]:
-        tensors = {"sizes": np.array(state.sizes, np.int64), "losses": state.losses}
-        return tensors | _by_path("params", state.params) | _by_path("optimizer", state.opt_state)
-
-
-def _by_path(prefix: str, tree: Any) -> dict[str, np.ndarray]:
-    """The arrays of a tree by their paths."""
-    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}

@@ -46,9 +46,6 @@ class RandomProjection(Method):
     def _map(self, state: np.ndarray, X: np.ndarray) -> np.ndarray:
         return Affine(np.zeros(len(state)), state)(X)
 
-    def _pack(self, state: np.ndarray) -> dict[str, np.ndarray]:
-        return {"matrix": state}
-
 
 @parameters
 class AllButTheTop(Method):
@@ -82,6 +79,3 @@ class AllButTheTop(Method):
         D = min(max(1, d // 100), d - 1) if self.n_directions is None else self.n_directions
         top = state.components_[:, :D]
         return Affine(state.mean_, np.eye(d) - top @ top.T)(X)
-
-    def _pack(self, state: Whitening) -> dict[str, np.ndarray]:
-        return state.tensors()

@@ -6,19 +6,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eval.methods.columns import Centring, Identity, ZScore
 from eval.methods.flow import BertFlow
 from eval.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.errors import check_name
 from jaxwhiten.whitening import Whitening
-from jaxwhiten.whitening.estimator import Estimator
-
-_OWN: tuple[type[Estimator], ...] = (Identity, Centring, ZScore, AllButTheTop, RandomProjection, BertFlow, Whitening)
-_CLASSES = {method.name: method for method in _OWN}
 
 METHODS: Mapping[str, Callable[..., Any]] = {
-    **_CLASSES,
-    "pca": functools.partial(Whitening, gamma=0.0),
+    **{method.name: method for method in (AllButTheTop, RandomProjection, BertFlow)},
     "shrunk-whitening": functools.partial(Whitening, shrinkage="oas"),
 }
 """Every method by name: a callable that makes an unfitted estimator from parameters."""

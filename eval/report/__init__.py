@@ -4,6 +4,6 @@ A program declares its tables beside its rows: `TABLES`, by name, of which each 
 """
 
 from eval.report.table import Columns, Table, cut, figure, number, table
-from eval.report.views import Views, remove_views
+from eval.report.views import Views
 
-__all__ = ["Columns", "Table", "Views", "cut", "figure", "number", "remove_views", "table"]
+__all__ = ["Columns", "Table", "Views", "cut", "figure", "number", "table"]

@@ -1,22 +1,26 @@
-"""Views of a run of `eval.codes`: quality against bytes, as a table per fit and as a plot."""
+"""Views of runs of `eval.codes`: quality against bytes, of one run as a table and a plot, and tables over several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
-from eval import compared
 from eval.plotting import COLOURS
 from eval.report import views
 from eval.report.plots import new_panels, scale_amounts
-from eval.report.table import Columns, Table, bounds, figure, number, table
+from eval.report.table import SIGNIFICANT, Columns, Table, bounds, figure, mark, number, table
 from eval.runs import Record, Run
+from jaxwhiten.whitening import is_spread
 
-_SETTING: Columns = {"fitted on": "whitening", "code": "code", "γ": figure("gamma", 2), "bytes": "bytes"}
-_FIGURES: Columns = {
+_CODE = "spectrum"
+_COLUMNS: Columns = {
+    "code": "code",
+    "γ": figure("gamma", 2),
+    "bytes": "bytes",
     "MRR@10 − raw": lambda row: bounds(row.versus_raw, signed=True),
     "MRR@10 − spectrum": lambda row: bounds(row.versus_spectrum, signed=True),
     "MRR@10": figure("mrr_at_10", 4),
@@ -24,96 +28,67 @@ _FIGURES: Columns = {
     "recall@10": figure("recall_at_10", 4),
     "of float32's ten": figure("float32_recall_at_10", 3),
     "rescored MRR@10": figure("rescored_mrr_at_10", 4),
-    "STS": figure("sts"),
     "build µs": figure("build_us", 1),
-}
-_PANELS = {
-    "documents": "fitted on documents",
-    "outside": "fitted on other text",
 }
 _TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below the best codes
 _MARKERS = "osD^vPX*<>hd"
-
-
-def _raw(run: Run) -> Record | None:
-    return next((row for row in run.rows if row.whitening == "none"), None)
-
-
-def _caption(run: Run) -> str:
-    data = run.header.dataset
-    protocol = run.header.protocol
-    outside = ""
-    if protocol["outside"]:
-        outside = f"; outside: on {protocol['outside']}, the documents never seen"
-    return (
-        f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
-        f" {protocol['max_length']} tokens. documents: fitted on the documents{outside}."
-    )
-
-
-def _code_name(run: Run) -> Callable[[Record], str]:
-    """Names the code of a row, with the γ of the whitening before it where the run has several."""
-    several = len({row.gamma for row in run.rows if row.code == "spectrum"}) > 1
-
-    def name(row: Record) -> str:
-        code: str = row.code
-        if several and row.gamma is not None:
-            return f"{code}, γ = {row.gamma:g}"
-        return code
-
-    return name
+GAMMAS = (None, 0.0, 0.25, 0.5, 1.0)  # of the whitening before a code; None: unchanged vectors
+RULE = "rule"
 
 
 def figures_table(run: Run) -> Table:
-    """All measurements, one line per code, size and fit."""
+    """All measurements, one line per code and size."""
+    data = run.header.dataset
     protocol = run.header.protocol
     caption = (
-        f"{_caption(run)} Rescored: {protocol['rescored'] or 'not run'}. STS: {protocol['sts'] or 'not run'}. build:"
-        " fitting, coding and adding, per document."
+        f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
+        f" {protocol['max_length']} tokens. Rescored: {protocol['rescored'] or 'not run'}. build: fitting, coding and"
+        " adding, per document."
     )
-    return table(run.rows, {**_SETTING, **_FIGURES}, 2, caption, group=["whitening"], key_columns=4)
+    return table(run.rows, _COLUMNS, 1, caption, key_columns=3)
 
 
 def plot_codes(run: Run, path: Path) -> Path | None:
-    """Difference of the MRR@10 to float32 against bytes, with intervals: a panel per fit, a line per code.
+    """Difference of the MRR@10 to float32 against bytes, with intervals: a line per code.
 
-    The scale is linear near the best codes and logarithmic farther away, so that good codes stand apart. A fit whose
-    codes all have the same size makes no panel; None where no panel is left.
+    The scale is linear near the best codes and logarithmic farther away, so that good codes stand apart. None where all
+    codes have the same size.
     """
-    raw = _raw(run)
+    raw = next((row for row in run.rows if row.whitening == "none"), None)
     rows = sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
-    name = _code_name(run)
-    codes, fits = (list(dict.fromkeys(map(key, rows))) for key in (name, attrgetter("whitening")))
-    by_fit = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
-    panels = {fit: of_fit for fit, of_fit in by_fit.items() if len({row.bytes for row in of_fit}) > 1}
-    if raw is None or not panels:
+    if raw is None or len({row.bytes for row in rows}) < 2:
         return None
-    with new_panels(path, [_PANELS.get(fit, fit) for fit in panels]) as (drawing, axes):
-        for axis, of_fit in zip(axes, panels.values(), strict=False):
-            for number, code in enumerate(codes):
-                measured = [(row.bytes, row.versus_raw) for row in of_fit if name(row) == code and row.versus_raw]
-                sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in measured]  # side by side
-                centre = [estimate.value for _, estimate in measured]
-                bars = [[e.value - e.low for _, e in measured], [e.high - e.value for _, e in measured]]
-                style = _MARKERS[number % len(_MARKERS)] + ("--" if number >= len(COLOURS) else "-")
-                colour = COLOURS[number % len(COLOURS)]
-                axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, fmt=style, color=colour)
-            axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
-            axis.set_xlabel("bytes")
-            scale_amounts(axis)
+    several = len({row.gamma for row in rows if row.code == _CODE}) > 1
+
+    def name(row: Record) -> str:
+        return f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else str(row.code)
+
+    codes = list(dict.fromkeys(map(name, rows)))
+    with new_panels(path, ["fitted on documents"]) as (drawing, axes):
+        [axis] = axes
+        for number, code in enumerate(codes):
+            measured = [(row.bytes, row.versus_raw) for row in rows if name(row) == code and row.versus_raw]
+            sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in measured]  # side by side
+            centre = [estimate.value for _, estimate in measured]
+            bars = [[e.value - e.low for _, e in measured], [e.high - e.value for _, e in measured]]
+            style = _MARKERS[number % len(_MARKERS)] + ("--" if number >= len(COLOURS) else "-")
+            colour = COLOURS[number % len(COLOURS)]
+            axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, fmt=style, color=colour)
+        axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
+        axis.set_xlabel("bytes")
+        scale_amounts(axis)
         ends_of = [end for row in rows if row.versus_raw for end in (row.versus_raw.low, row.versus_raw.high)]
         best = round(max(row.versus_raw.value for row in rows if row.versus_raw))
         low = min(0, *ends_of) - 0.5
         high = max(0, *ends_of) + 0.1
         scale = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
-        axes[0].set_yscale("function", functions=scale)
-        axes[0].set_ylim(low, high)
+        axis.set_yscale("function", functions=scale)
+        axis.set_ylim(low, high)
         ticks = sorted({tick for step in _TICKS for tick in (best - step, best + step) if low <= tick <= high})
-        axes[0].set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
-        for axis in axes[::2]:
-            axis.set_ylabel("MRR@10 × 100 − float32")
+        axis.set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
+        axis.set_ylabel("MRR@10 × 100 − float32")
         drawing.suptitle(run.header.title, fontsize=10)
-        drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        drawing.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return path
 
 
@@ -153,11 +128,108 @@ def promise_table(*runs: Run) -> Table:
     return Table(heads, cells, 1)
 
 
-TABLES = {"figures_table": figures_table, "promise_table": promise_table, **compared.TABLES}
-PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector")}
+def _sizes(runs: Sequence[Run]) -> list[int]:
+    """The sizes of the spectrum code that all runs have."""
+    return sorted(set.intersection(*({row.bytes for row in run.rows if row.code == _CODE} for run in runs)))
+
+
+def _recall(row: Record) -> str:
+    return "" if row.float32_recall_at_10 is None else f" {row.float32_recall_at_10:.3f}"
+
+
+def tasks_table(*runs: Run) -> Table:
+    """The difference of the spectrum code to float32 by search, γ and size, and the share of float32's first ten."""
+    sizes = _sizes(runs)
+    cells = []
+    for run in runs:
+        of_code = [row for row in run.rows if row.code == _CODE and row.whitening == "documents"]
+        for gamma in dict.fromkeys(row.gamma for row in of_code):
+            rows = {row.bytes: row for row in of_code if row.gamma == gamma}
+            figures = [f"{rows[s].versus_raw.value:+.2f}{mark(rows[s].versus_raw)}{_recall(rows[s])}" for s in sizes]
+            label = "none" if gamma is None else f"{gamma:g}"
+            cells.append([run.header.dataset.name, label, f"{100 * run.rows[0].mrr_at_10:.2f}", *figures])
+    heads = ["task", "γ", "float32", *(f"{size} B" for size in sizes)]
+    caption = f"{runs[0].header.model}: difference to float32, in points. {SIGNIFICANT}: its interval leaves out 0."
+    return Table(heads, cells, 2, caption)
+
+
+def rivals_table(*runs: Run) -> Table:
+    """The difference of every code to float32 by search, and the mean over the searches that all of its codes have.
+
+    Every size is a row; a code of fewer bytes stands at the next size. Behind each difference stands the share of
+    float32's first ten among the first ten.
+    """
+    sizes = _sizes(runs)
+    tasks: dict[str, dict[tuple[int, str], Record]] = {}
+    for run in runs:
+        by_size = tasks.setdefault(f"{run.header.dataset.name}, {100 * run.rows[0].mrr_at_10:.2f}", {})
+        for row in run.rows[1:]:
+            size = next((size for size in sizes if row.bytes <= size), None)
+            if size is not None and row.versus_raw is not None and row.whitening in ("documents", "none"):
+                by_size[size, row.code] = row
+    found = dict.fromkeys(code for by_size in tasks.values() for _, code in by_size)
+    codes = [code for code in dict.fromkeys([_CODE, "scalar", *found]) if code in found]
+    cells = [
+        [task, f"{size}", *(_mean([by_size.get((size, code))]) for code in codes)]
+        for task, by_size in tasks.items()
+        for size in sizes
+    ]
+    for size in sizes:
+        means = [_mean([by_size.get((size, code)) for by_size in tasks.values()]) for code in codes]
+        cells.append(["mean", f"{size}", *means])
+    caption = f"{runs[0].header.model}: difference to float32, in points."
+    return Table(["task, float32", "bytes", *codes], cells, 1, caption)
+
+
+def _mean(rows: Sequence[Record | None]) -> str:
+    present = [row for row in rows if row is not None]
+    recalls = [row.float32_recall_at_10 for row in present if row.float32_recall_at_10 is not None]
+    if len(present) < len(rows):
+        return "–"
+    cell = f"{fmean(row.versus_raw.value for row in present):+.2f}"
+    if len(recalls) == len(rows):
+        cell += f" {fmean(recalls):.3f}"
+    return cell
+
+
+RULES: Mapping[str, Callable[[Run], float | None]] = {
+    "unchanged": lambda _: None,
+    **{f"γ = {gamma:g}": lambda _, gamma=gamma: gamma for gamma in GAMMAS if gamma is not None},
+    RULE: lambda run: None if is_spread(run.header.participation_ratio or 0.0, run.header.dimension) else 1.0,
+}
+
+
+def regrets(run: Run) -> dict[float | None, list[float]]:
+    """By γ, the loss of each size against the best γ of the run, × 100."""
+    rows = [row for row in run.rows if row.code == _CODE]
+    best: dict[int, float] = {}
+    for row in rows:
+        best[row.bytes] = max(best.get(row.bytes, 0.0), row.mrr_at_10)
+    return {gamma: [100 * (best[row.bytes] - row.mrr_at_10) for row in rows if row.gamma == gamma] for gamma in GAMMAS}
+
+
+def regret_table(*runs: Run) -> Table:
+    """The mean and the largest regret of each whitening before a code by encoder, over its corpora and sizes."""
+    regrets_of: dict[str, dict[str, list[float]]] = {}
+    for run in runs:
+        pooling = run.header.arguments.pooling
+        label = run.header.model.rpartition("/")[2] + f", {pooling}" * (pooling != "auto")
+        lost = regrets(run)
+        for name, rule in RULES.items():
+            for line in (label, "all"):
+                regrets_of.setdefault(line, {}).setdefault(name, []).extend(lost[rule(run)])
+    cells = [
+        [label, f"{len(of_rule[RULE])}", *(f"{fmean(x):.2f} ({max(x):.2f})" if x else "" for x in of_rule.values())]
+        for label, of_rule in sorted(regrets_of.items(), key=lambda item: item[0] == "all")
+    ]
+    caption = "Points of MRR@10 lost against the best of the same encoder, corpus and size: the mean (the largest)."
+    return Table(["encoder", "cells", *RULES], cells, 1, caption)
+
+
+TABLES: dict[str, Callable[..., Table]] = {
+    view.__name__: view for view in (figures_table, promise_table, tasks_table, rivals_table, regret_table)
+}
 VIEWS = views.Views(
-    {
-        "Quality against bytes": figures_table,
-    },
-    PLOTS,
+    {"Quality against bytes": figures_table},
+    {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector")},
 )

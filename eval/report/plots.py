@@ -8,11 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from eval.aggregates import scores_of
 from eval.plotting import COLOURS, new_figure
-from eval.report.table import shorten
 from eval.runs import Record, Run
 from eval.settings import knobs, label, symbols
 from jaxwhiten import io
@@ -99,76 +96,4 @@ def plot_scores(run: Run, path: Path) -> Path | None:
         if raw:
             handles.append(Line2D([], [], color="#777777", ls=":", lw=1.2, label="not whitened"))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
-    return path
-
-
-def plot_spectrum(run: Run, path: Path) -> Path | None:
-    """Descending eigenvalues by pooling, relative to their mean, and the share of the first k, if the run has them."""
-    poolings = dict.fromkeys(row.pooling for row in run.rows)
-    spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
-    if not spectra:
-        return None
-    ks = sorted({row.k for row in run.rows if symbols(row)})
-    with new_figure(path, 8.4, 3.7) as figure:
-        first, right = figure.subplots(1, 2)
-        shares: list[float] = []
-        for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
-            share = np.maximum(values, 0) / values.sum()
-            place = np.arange(1, len(share) + 1)
-            positive = share * len(share) > 1e-5  # the others are rounding errors of a singular covariance
-            first.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
-            shares.append(float(share[positive].min() * len(share)))
-            right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
-        first.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
-        first.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
-        first.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
-        right.set(xlabel="components kept", ylabel="explained variance, %", ylim=(0, 102), title="Explained variance")
-        for k in ks:
-            right.axvline(k, color="#777777", lw=0.8, ls=":")
-            right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
-        figure.suptitle(f"{run.header.model}, covariance of {run.header.spectrum}", fontsize=10)
-        figure.legend(loc="outside lower center", ncols=3)
-    return path
-
-
-def _cell(value: float) -> str:
-    """A cosine in three or four characters."""
-    text = f"{value:.2f}".replace("-", "−").replace("0.", ".", 1)
-    if text == "−.00":
-        return ".00"
-    return text
-
-
-def plot_similarity(run: Run, path: Path) -> Path | None:
-    """Cosines of the first and second sentences of a few pairs, all with all, if the run has similarities."""
-    similarity = run.header.similarity
-    if similarity is None:
-        return None
-    before = run.figures["similarity/before"]
-    after = run.figures["similarity/after"]
-    n = len(before)
-    off_diagonal = ~np.eye(n, dtype=bool)
-    bare = {"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}
-    with new_figure(path, 10.0, 0.28 * n + 1.7, **bare) as figure:
-        axes = figure.subplots(1, 2, sharey=True)
-        titles = (
-            f"{similarity.pooling}, not whitened",
-            f"{similarity.pooling}, {similarity.whitening}, k={similarity.k}",
-        )
-        for axis, values, title in zip(axes, (before, after), titles, strict=True):
-            image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-            axis.set_title(f"{title}\nmean off the diagonal {_cell(float(values[off_diagonal].mean()))}")
-            axis.set_xticks(range(n), range(1, n + 1))
-            axis.set_xlabel("second sentence of pair")
-            axis.tick_params(length=0)
-            for i in range(n):
-                colour = "white" if abs(values[i, i]) > 0.6 else "#222222"
-                axis.text(i, i, _cell(float(values[i, i])), ha="center", va="center", fontsize=7, color=colour)
-        sides = zip(similarity.sentences, similarity.gold, strict=True)
-        axes[0].set_yticks(
-            range(n), [f"{shorten(s, 48)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
-        )
-        axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
-        figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
-        figure.suptitle(f"{run.header.model} on pairs of {similarity.task}{_title_end(run)}", fontsize=10)
     return path

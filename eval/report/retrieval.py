@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import math
-from collections.abc import Callable, Sequence
-from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
-from eval.plotting import COLOURS, new_figure
 from eval.report import views
-from eval.report.plots import scale_amounts
 from eval.report.table import (
     SIGNIFICANT,
     Cell,
@@ -23,16 +15,14 @@ from eval.report.table import (
     figure,
     model_name,
     number,
-    shorten,
     table,
 )
 from eval.runs import Record, Run
-from eval.settings import combinations, knobs, label
+from eval.settings import label
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."
 )
-_MARKERS = "osD^vPX*"
 _QUALITY = {  # figures for which higher is better
     "MRR@10": "mrr_at_10",
     "recall@1": "recall_at_1",
@@ -42,24 +32,13 @@ _QUALITY = {  # figures for which higher is better
 }
 _COST: Columns = {
     "ms/query": figure("time_ms", 4),
-    "+whitening": figure("time_with_whitening_ms", 4),
     "queries/s": figure("queries_per_second", 0),
     "p50 ms": figure("single_p50_ms"),
     "p99 ms": figure("single_p99_ms"),
-    "p50 text": figure("single_text_p50_ms"),
-    "p99 text": figure("single_text_p99_ms"),
     "GiB": figure("memory_gib", 4),
     "index MB": lambda row: number(row.index_bytes / 1e6),
     "build s": figure("build_seconds"),
     "peak GB": figure("peak_rss_gb"),
-}
-_COUNTS = {
-    "rows": "rows read",
-    "malformed_rows": "malformed rows left out",
-    "empty_texts": "empty texts, encoded as a full stop",
-    "rows_with_another_text_of_a_document": "rows with another text of a document's id",
-    "rows_with_another_text_of_a_query": "rows with another text of a query's id",
-    "queries_without_gold": "queries without gold, searched but not scored",
 }
 
 
@@ -103,8 +82,7 @@ def quality_table(run: Run) -> Table:
     notes = []
     if any(row.transductive for row in run.rows):
         notes = [TRANSDUCTIVE_NOTE]
-    best = {head: [row[name] for row in run.rows] for head, name in _QUALITY.items()}
-    return _table(run, figures, caption, notes=[*notes, *header.warnings], best=best)
+    return _table(run, figures, caption, notes=[*notes, *header.warnings])
 
 
 def encoder_table(run: Run) -> Table:
@@ -139,8 +117,7 @@ def cost_table(run: Run) -> Table:
     """Costs: time of batched and of single searches, memory, and build time."""
     protocol = run.header.protocol
     caption = (
-        f"ms/query: {protocol['time']}; +whitening: {protocol['time_with_whitening']}. p50, p99: {protocol['single']}, "
-        "from raw vectors, and (text) encoding included. "
+        f"ms/query: {protocol['time']}. p50, p99: {protocol['single']}, from raw vectors. "
         f"GiB: {protocol['memory']}; index MB: the serialised index; peak GB: memory of the whole run so far."
     )
     return _table(run, _COST, caption)
@@ -183,93 +160,8 @@ def published_table(run: Run) -> Table | None:
     return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
 
 
-def plot_quality(
-    run: Run, path: Path, *, x: Callable[[Record], Sequence[float]], across: str, joined: bool = True
-) -> Path | None:
-    """MRR@10 with its interval against x, one colour per whitening, one marker per backend; numbers are k.
-
-    `x` gives a row's value, and where it is a range the far end of it. None for fewer than two points.
-    """
-    rows = [
-        row for row in run.rows if all(value is not None and math.isfinite(value) for value in (row.mrr_at_10, *x(row)))
-    ]
-    if len(rows) < 2:
-        return None
-    show_knobs = len(combinations(run.rows)) > 1
-
-    def line_of(row: Record) -> str:
-        return f"{row.pooling}, {row.whitening}{knobs(row) * show_knobs}"
-
-    lines = list(dict.fromkeys(map(line_of, rows)))
-    backends = list(dict.fromkeys(row.backend for row in rows))
-    with new_figure(path, 6.4, 4.6) as drawing:
-        from matplotlib.lines import Line2D
-
-        axis = drawing.subplots()
-        for (number, line), (sign, backend) in itertools.product(enumerate(lines), enumerate(backends)):
-            of_line = sorted(
-                (row for row in rows if (line_of(row), row.backend) == (line, backend)), key=lambda row: x(row)[0]
-            )
-            places = [x(row)[0] for row in of_line]
-            heights = [row.mrr_at_10 for row in of_line]
-            ends_of = [row.mrr_interval or Record.fromkeys(("value", "low", "high"), row.mrr_at_10) for row in of_line]
-            bars = [[e.value - e.low for e in ends_of], [e.high - e.value for e in ends_of]]
-            reach = [[0.0] * len(of_line), [x(row)[-1] - x(row)[0] for row in of_line]]
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[sign % len(_MARKERS)], "ms": 5}
-            axis.errorbar(places, heights, bars, reach, **style, lw=1.2, elinewidth=0.8, ls="-" if joined else "")
-            for place, height, row in zip(places, heights, of_line, strict=True):
-                shift = {"xytext": (4, 4 if number % 2 else -10), "textcoords": "offset points", "fontsize": 7}
-                axis.annotate(f"{row.k}", (place, height), color=style["color"], **shift)
-        axis.set(xlabel=across, ylabel="MRR@10", title=run.header.title)
-        axis.margins(0.1)
-        scale_amounts(axis)
-        handles = [Line2D([], [], color=COLOURS[i % 8], lw=1.6, label=name) for i, name in enumerate(lines)]
-        handles += [
-            Line2D([], [], color="#555555", marker=_MARKERS[i % 8], ms=5, lw=0, label=backend)
-            for i, backend in enumerate(backends)
-        ]
-        drawing.legend(handles=handles, loc="outside lower center", ncols=3)
-    return path
-
-
-plot_memory = functools.partial(plot_quality, x=lambda row: [row.index_bytes / 1e6], across="serialised index, MB")
-plot_time = functools.partial(
-    plot_quality,
-    x=attrgetter("single_p50_ms", "single_p99_ms"),
-    across="one search, ms: median, and line to the 99th percentile",
-    joined=False,
-)
-PLOTS: views.Plots = {
-    "quality_by_memory.png": (plot_memory, "Quality against memory"),
-    "quality_by_time.png": (plot_time, "Quality against time"),
-}
-
-
-def examples_text(run: Run) -> str:
-    """The example searches: each query with its first results, before and after whitening."""
-    examples = run.header.examples
-    lines = []
-    for query in dict.fromkeys(example.query for example in examples):
-        lines += ["", f"“{query}”"]
-        for example in (example for example in examples if example.query == query):
-            label = f"whitened ({example.whitening})"
-            if example.whitening == "none":
-                label = "not whitened"
-            lines.append(f"  {label}, k={example.k}:")
-            lines += [f"    {hit.score:.3f}  {shorten(hit.text or str(hit.id), 100)}" for hit in example.hits]
-    return "\n".join(lines).strip("\n")
-
-
-def _data(run: Run) -> str:
-    data = run.header.dataset
-    met = [f"{value:,} {_COUNTS.get(name, name.replace('_', ' '))}" for name, value in data.counts.items()]
-    return "\n".join([*met, *(f"another text for one id, the first was kept: {text}" for text in data.conflicts)])
-
-
 TABLES = {view.__name__: view for view in (quality_table, encoder_table, cost_table, rerank_table, published_table)}
 VIEWS = views.Views(
     {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
-    PLOTS,
-    {"Example searches": examples_text, "Data": _data},
-    unprinted=("Data",),
+    {},
 )

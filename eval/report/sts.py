@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from statistics import fmean
@@ -11,8 +10,8 @@ from typing import Any
 from eval import published
 from eval.aggregates import scores_of
 from eval.report import views
-from eval.report.plots import plot_scores, plot_similarity, plot_spectrum
-from eval.report.table import SIGNIFICANT, Cell, Columns, Table, bounds, change, figure, model_name, number, table
+from eval.report.plots import plot_scores
+from eval.report.table import SIGNIFICANT, Cell, Columns, Table, bounds, change, model_name, number, table
 from eval.runs import Record, Run
 from eval.settings import combinations, knobs, setting_name
 from jaxwhiten.metrics import UNDEFINED
@@ -27,26 +26,7 @@ SAMPLE_NOTE = (
     "other and with nothing else."
 )
 TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
-PLOTS: views.Plots = {
-    "score_by_k.png": (plot_scores, "Score against the dimension kept"),
-    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening"),
-    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening"),
-}
-_GEOMETRY: Columns = {
-    "IsoScore": figure("geometry.isoscore", 3),
-    "average cosine": figure("geometry.average_cosine", 3),
-    "effective rank": figure("geometry.effective_rank", 1),
-    "uniformity": figure("geometry.uniformity", 3),
-    "alignment": figure("geometry.alignment", 3),
-    "hubness": figure("geometry.hubness", 3),
-}
 _FITTED_ON = {"none": "", "nli": "NLI sentences"}
-_COST: Columns = {
-    "rows fitted": figure("n_fit", 0),
-    "fit s": figure("fit_seconds"),
-    "score s": lambda row: number(row.seconds - row.fit_seconds),
-    "file MB": lambda row: number(row.bytes / 1e6),
-}
 
 
 def scored(header: Record) -> list[str]:
@@ -81,17 +61,14 @@ def _caption(run: Run) -> str:
 def sts_table(run: Run) -> Table:
     """The main table: rows are settings, columns the tasks and their average; notes explain the marks of rows."""
     header = run.header
-    names = scored(header)
-    scores = {name: [scores_of(row, header.aggregate)[name] for row in run.rows] for name in names}
-    undefined = any(map(math.isnan, itertools.chain(*scores.values())))
+    scores = [scores_of(row, header.aggregate) for row in run.rows]
+    undefined = any(math.isnan(score) for of_row in scores for score in of_row.values())
     notes = [f"– {UNDEFINED}."] * undefined + _transductive(run) + [SAMPLE_NOTE] * bool(header.sample)
-    notes += header.warnings
     settings = views.setting_columns(run)
-    figures = {name: lambda row, name=name: number(scores_of(row, header.aggregate)[name]) for name in names}
-    columns = {**settings, **figures}
-    return table(
-        run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, notes=notes, key_columns=len(settings)
-    )
+    figures = {name: lambda row, name=name: number(scores_of(row, header.aggregate)[name]) for name in scored(header)}
+    keys = len(settings)
+    notes += header.warnings
+    return table(run.rows, {**settings, **figures}, 2, _caption(run), group=["pooling"], notes=notes, key_columns=keys)
 
 
 def _transductive(run: Run) -> list[str]:
@@ -138,19 +115,6 @@ def _by_setting(run: Run, rows: Sequence[Record], figures: dict[str, Cell], capt
     several = len(combinations(run.rows)) > 1
     columns: Columns = {"setting": lambda row: setting_name(row) + knobs(row) * several, **figures}
     return table(rows, columns, 1, caption, **options)
-
-
-def interval_table(run: Run) -> Table | None:
-    """Confidence intervals of every score, or None if the run has none."""
-    header = run.header
-    if not header.resamples or not run.rows:
-        return None
-    caption = (
-        f"{header.level:.0%} bootstrap intervals ({header.resamples:,} resamples of the pairs within each "
-        f"subset, percentile method), aggregate {header.aggregate}."
-    )
-    figures = {task: lambda row, task=task: bounds(row.tasks[task]) for task in header.tasks}
-    return _by_setting(run, run.rows, figures, caption, group=["pooling"])
 
 
 def difference_table(run: Run) -> Table | None:
@@ -204,80 +168,13 @@ def published_table(run: Run) -> Table | None:
     return Table(["setting", "source", "", *tasks], cells, 3, caption, sources, groups)
 
 
-def geometry_table(run: Run) -> Table | None:
-    """The geometry of the vectors of every row, or None if none was measured."""
-    geometry = next((row.geometry for row in run.rows if row.geometry), None)
-    if geometry is None:
-        return None
-    caption = (
-        f"Geometry of the vectors of {geometry.n:,} test sentences of {geometry.task}. IsoScore: 1 is equal in all "
-        "directions. Effective rank: of the centred vectors. Uniformity and alignment (pairs scored 4 and more): "
-        "smaller is better. Hubness: skewness of the 10-occurrence."
-    )
-    return _table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
-
-
-def ranking_table(run: Run) -> Table | None:
-    """MRR of the partners of similar pairs, and the mean over the tasks; None if partners were not searched for."""
-    tasks = run.header.tasks
-    rows = [row for row in run.rows if all(row.tasks[task].ranking for task in tasks)]
-    if not rows:
-        return None
-    caption = (
-        "MRR × 100 of the nearest sentence that people score 4 or more with a sentence, among all other test sentences "
-        "of the task; then means over the tasks of MRR, Hits@1 and Hits@3. As in EvalRank (Wang et al. 2022)."
-    )
-
-    def mean(row: Record, key: str) -> str:
-        return number(sum(row.tasks[task].ranking[key] for task in tasks) / len(tasks))
-
-    figures: dict[str, Cell] = {task: lambda row, task=task: number(row.tasks[task].ranking.mrr) for task in tasks}
-    means = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3"}
-    figures |= {head: lambda row, key=key: mean(row, key) for head, key in means.items()}
-    return _by_setting(run, rows, figures, caption)
-
-
-def cost_table(run: Run) -> Table | None:
-    """Rows of the fit, seconds and the size of the fitted method, or None if the run compares no methods."""
-    if all(row.beta is not None for row in run.rows):
-        return None
-    caption = (
-        "Cost over all tasks: rows fitted on, seconds of fitting (compiling included), seconds of comparing "
-        "and scoring the test pairs, and the size in MB of one fitted method's file."
-    )
-    return _table(run.rows, _COST, caption)
-
-
-def _table(rows: Sequence[Record], figures: Columns, caption: str) -> Table:
-    setting: Columns = {"setting": lambda row: row.whitening + knobs(row)}
-    return table(rows, {"pooling": "pooling", **setting, "k": "k", **figures}, 3, caption, group=["pooling"])
-
-
-TABLES = {
-    view.__name__: view
-    for view in (
-        sts_table,
-        average_table,
-        difference_table,
-        words_table,
-        geometry_table,
-        ranking_table,
-        cost_table,
-        published_table,
-        interval_table,
-    )
-}
+TABLES = {view.__name__: view for view in (sts_table, average_table, difference_table, words_table, published_table)}
 VIEWS = views.Views(
     {
         "Scores": sts_table,
         "Against the raw vectors": difference_table,
         "Against words alone": words_table,
-        "Geometry": geometry_table,
-        "Ranks of similar pairs": ranking_table,
-        "Cost": cost_table,
         "Published": published_table,
-        "Intervals": interval_table,
     },
-    PLOTS,
-    unprinted=("Intervals",),
+    {"score_by_k.png": (plot_scores, "Score against the dimension kept")},
 )

@@ -76,7 +76,6 @@ class Table:
     caption: str = ""
     notes: Sequence[str] = ()
     groups: Sequence[object] = ()  # for each row; a rule is drawn between groups
-    best: frozenset[tuple[int, int]] = frozenset()  # cells (row, column) that hold the best value of their column
     key_columns: int | None = None  # number of columns, from the left, that name a row; by default `text_columns`
     merged: bool = False  # whether Markdown names what rows in succession share in their first column only once
 
@@ -133,12 +132,10 @@ class Table:
         return "\n".join([*lines, rule])
 
     def markdown(self) -> str:
-        """As Markdown, with the best value of each column in bold."""
+        """As Markdown."""
         numbers = len(self.columns) - self.text_columns
         marks = ["---"] * self.text_columns + ["---:"] * numbers
         body = [[cell.replace("|", "\\|") for cell in row] for row in self.rows]
-        for r, c in self.best:
-            body[r][c] = f"**{self.rows[r][c]}**"
         if self.merged:
             for r in range(1, len(body)):
                 if self.rows[r][0] == self.rows[r - 1][0]:
@@ -170,32 +167,13 @@ def _text_of(cell: Cell) -> Callable[[Record], str]:
 
 
 def table(
-    rows: Sequence[Record],
-    columns: Columns,
-    text_columns: int,
-    caption: str,
-    *,
-    group: Sequence[str] = (),
-    best: Mapping[str, Sequence[float | None]] = {},
-    **options: Any,
+    rows: Sequence[Record], columns: Columns, text_columns: int, caption: str, group: Sequence[str] = (), **options: Any
 ) -> Table:
-    """A line for each row; `options` are passed to `Table`.
-
-    Rows with equal attributes `group` form a group. `best` has the values of columns, by head, whose highest value is
-    marked, unless there is only one row.
-    """
+    """A line for each row; `options` are passed to `Table`. Rows with equal attributes `group` form a group."""
     functions = [_text_of(cell) for cell in columns.values()]
     cells = [[text(row) for text in functions] for row in rows]
-    groups: Sequence[object] = ()
-    if group:
-        groups = list(map(attrgetter(*group), rows))
-    heads = list(columns)
-    marked = set()
-    for head, values in best.items():
-        finite = [value for value in values if value is not None and math.isfinite(value)]
-        if len(rows) > 1 and finite:
-            marked |= {(row, heads.index(head)) for row, value in enumerate(values) if value == max(finite)}
-    return Table(heads, cells, text_columns, caption, groups=groups, best=frozenset(marked), **options)
+    groups: Sequence[object] = list(map(attrgetter(*group), rows)) if group else ()
+    return Table(list(columns), cells, text_columns, caption, groups=groups, **options)
 
 
 def cut(table: Table, conditions: Sequence[str]) -> Table:
@@ -220,13 +198,12 @@ def cut(table: Table, conditions: Sequence[str]) -> Table:
         else:
             c = heads.index(column)
             rows = [row for row in table.rows if re.search(pattern, row[c])]
-            table = dataclasses.replace(table, rows=rows, best=frozenset(), groups=())
+            table = dataclasses.replace(table, rows=rows, groups=())
     chosen = [c for c, head in enumerate(heads) if re.search(selection, head)]
     words = sum(c < table.text_columns for c in chosen)
     rows = [[row[c] for c in chosen] for row in table.rows]
-    best = frozenset((row, chosen.index(c)) for row, c in table.best if c in chosen)
     columns = [heads[c] for c in chosen]
-    table = dataclasses.replace(table, columns=columns, rows=rows, text_columns=words, best=best, key_columns=None)
+    table = dataclasses.replace(table, columns=columns, rows=rows, text_columns=words, key_columns=None)
     if "plain" in conditions:
         return dataclasses.replace(table, caption="", notes=())
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from eval.report.table import Cell, Table
@@ -12,15 +12,6 @@ from eval.settings import combinations, label, symbols
 from jaxwhiten import io
 
 MARKDOWN = "results.md"
-_PLOTS = (
-    "score_by_k",
-    "spectrum",
-    "similarity",
-    "quality_by_memory",
-    "quality_by_time",
-    "quality_by_bytes",
-    "share_by_rows",
-)
 Plots = Mapping[str, tuple[Callable[..., Path | None], str]]  # file name -> function of `path`, caption
 
 
@@ -40,8 +31,6 @@ class Views:
 
     tables: Mapping[str, Callable[[Run], Table | None]]  # by section
     plots: Plots
-    texts: Mapping[str, Callable[[Run], str]] = field(default_factory=dict)  # shown verbatim; empty ones are omitted
-    unprinted: Sequence[str] = ()  # sections that are not printed in the terminal
 
     def write(self, run: Run, folder: io.PathLike) -> list[Path]:
         """Writes `results.md` and the plots of a run that have something to show.
@@ -54,31 +43,25 @@ class Views:
         pictures = [
             (path, caption) for name, (draw, caption) in self.plots.items() if (path := draw(run, path=folder / name))
         ]
-        texts = {section: text(run) for section, text in self.texts.items()}
         markdown = [f"# {header.title}", *(table.markdown() for view in self.tables.values() if (table := view(run)))]
         markdown += [f"![{caption}]({path.name})" for path, caption in pictures]
-        markdown += [f"## {head}\n\n```text\n{text}\n```" for head, text in texts.items() if text]
         io.write_text(folder / MARKDOWN, "\n\n".join([*markdown, _provenance(header)]) + "\n")
         return [folder / MARKDOWN, *(path for path, _ in pictures)]
+
+    def remove(self, folder: Path) -> None:
+        """Removes the tables and plots of an earlier run, so that they are not mistaken for newer results."""
+        for name in (MARKDOWN, *self.plots):
+            (folder / name).unlink(missing_ok=True)
 
     def text(self, run: Run, files: Sequence[Path]) -> str:
         """The text that a program prints at its end: tables, texts, the time taken and the files written."""
         header = run.header
-        tables = [view(run) for section, view in self.tables.items() if section not in self.unprinted]
-        sections = [table.text() for table in tables if table]
-        sections += [text(run) for section, text in self.texts.items() if section not in self.unprinted]
-        lines = ["\n" + part for part in sections if part]
+        lines = [f"\n{table.text()}" for view in self.tables.values() if (table := view(run))]
         lines.append(f"\n{header.seconds:.0f} s, of which encoding {header.encoding.seconds:.0f} s")
         lines.append(f"Table: {files[0]}")
         if files[1:]:
             lines.append("Plots: " + " ".join(map(str, files[1:])))
         return "\n".join(lines)
-
-
-def remove_views(folder: io.PathLike) -> None:
-    """Removes the tables and plots of an earlier run, so that they are not mistaken for newer results."""
-    for name in (MARKDOWN, *(f"{name}.png" for name in _PLOTS)):
-        Path(folder, name).unlink(missing_ok=True)
 
 
 def _provenance(header: Record) -> str:

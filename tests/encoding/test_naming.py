@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from configs import codes, quora, retrieval, sts, upgrade
+from configs import codes, quora, retrieval, sts
 from eval.common import load_encoder
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode
@@ -170,7 +170,7 @@ def lengths(folder, tiny_model, tmp_path):
 def test_the_folders_length_is_the_default(folder, tiny_model, tmp_path):
     for door, found, longest in lengths(folder, tiny_model, tmp_path):
         assert found.max_length == longest, door
-    for config, longest in ((sts, 64), (quora, 64), (retrieval, 0), (codes, 0), (upgrade, 0)):
+    for config, longest in ((sts, 64), (quora, 64), (retrieval, 0), (codes, 0)):
         assert config.get_config().max_length == longest, config.__name__
 
 

@@ -1,4 +1,4 @@
-"""Files of moments, whitenings and maps: every flipped bit is noticed, and what is sealed but wrong is refused."""
+"""Files of moments and whitenings: every flipped bit is noticed, and what is sealed but wrong is refused."""
 
 import struct
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.methods import EncoderMap
 from jaxwhiten import io
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening
@@ -15,7 +14,7 @@ from tests.fuzz.common import ODD, attempt, damaged, damaged_json, fuzz
 
 D = 4
 X = np.random.default_rng(0).normal(size=(60, D)).astype(np.float32)
-LOADERS = {"moments": Moments.load, "whitening": Whitening.load, "encoder-map": EncoderMap.load}
+LOADERS = {"moments": Moments.load, "whitening": Whitening.load}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +23,6 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
     Moments().update(X).save(folder / "moments")
     Whitening(n_components=3, beta=0.5).fit(X).save(folder / "whitening", {"model": "m"})
-    EncoderMap().fit(X, X[:, :3]).save(folder / "encoder-map")
     return {path.name: path for path in folder.iterdir()}
 
 

@@ -25,6 +25,22 @@ def write_table(path, rows=96, seed=0):
     return path
 
 
+def write_questions(path, rows, seed=0):
+    """Question pairs in Quora's columns: half of them the same words in another order, half unrelated."""
+    rng = np.random.default_rng(seed)
+    words = np.array(["".join(rng.choice(list("abcdefghiklmnoprstuvw"), rng.integers(2, 7))) for _ in range(600)])
+    lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"]
+    for i in range(rows):
+        first, duplicate = list(rng.choice(words, rng.integers(5, 12))), int(rng.integers(2))
+        second = list(rng.permutation(first)) if duplicate else list(rng.choice(words, rng.integers(5, 12)))
+        texts = (f"{' '.join(q).capitalize()}?" for q in (first, second))
+        # Every fifth query and every seventh document is one that was there before, so some have several answers.
+        numbers = (i - (i % 5 == 4), i - (i % 7 == 6))
+        lines.append("\t".join([str(i), f"q{numbers[0]}", f"d{numbers[1]}", *texts, str(duplicate)]) + "\n")
+    path.write_text("".join(lines))
+    return path
+
+
 def write_text(path, lines=600, seed=0):
     """Lines of made-up text."""
     rng = np.random.default_rng(seed)

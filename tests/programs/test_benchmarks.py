@@ -1,46 +1,28 @@
-"""Benchmarks: the reader of real sentences, the order of contestants, and the tables of what was written."""
+"""Benchmarks: the order of contestants, what the driver keeps and shows, and the searches that are timed."""
 
-import gzip
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import codes, harness, search_real, wikipedia
+from benchmarks import contestants, harness, search_batches
+from configs.settings import Config
 from eval import runs, tables
 from eval.runs import Run
 
 
+@dataclass(slots=True)
+class Settings(Config):
+    rounds: int = 2
+
+
 @pytest.fixture(autouse=True)
-def _without_rest(monkeypatch):
+def _without_rest(monkeypatch, tmp_path):
     """Nothing is measured here: no pause before a run."""
     monkeypatch.setattr(harness, "PAUSE", 0.0)
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    """Text files of 300 paragraphs; every second one is read, and every tenth has one sentence only."""
-    lines = [
-        f"The first sentence number {i} is here. Its second sentence says more of {i}. A third ends it.\n"
-        if i % 10
-        else f"Only one sentence of paragraph {i} is here.\n"
-        for i in range(300)
-    ]
-    folder = tmp_path / "enwiki"
-    folder.mkdir()
-    for part in range(2):
-        with gzip.open(folder / f"enwiki-0{part}.txt.gz", "wt") as file:
-            file.writelines(lines[part * 150 : part * 150 + 150])
-    return folder
-
-
-def test_a_query_is_the_sentence_after_its_document(corpus):
-    passages = wikipedia.passages(100, corpus)
-    numbers = [i for i in range(0, 300, 2) if i % 10][:100]
-    assert passages.documents == [f"The first sentence number {i} is here." for i in numbers]
-    assert passages.queries == [f"Its second sentence says more of {numbers[source]}." for source in passages.sources]
-    assert passages.sources.tolist() == [37]
-    assert passages.provenance["text"] == "enwiki, enwiki-00.txt.gz to enwiki-01.txt.gz"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(harness, "RESULTS", Path("runs/benchmarks"))
 
 
 def test_every_contestant_is_timed_in_every_place():
@@ -51,48 +33,47 @@ def test_every_contestant_is_timed_in_every_place():
     assert {name: len(times) for name, times in seconds.items()} == {"a": 3, "b": 3, "c": 3}
 
 
-@pytest.mark.slow
-def test_lists_are_compared_at_the_recall_asked_for():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((2000, 160), np.float32) * np.arange(1, 161, dtype=np.float32) ** -0.5 + 0.2
-    sources = np.arange(0, 2000, 40)
-    q = x[sources] + 0.05 * rng.standard_normal((len(sources), 160), np.float32)
-    rows = search_real.approximate(x, q, sources, 0.9, 2, 32)
-    assert list(rows) == ["raw, 160", "centred, 160", "PCA, 128", "whitened, 160", "whitened, 128"]
-    for row in rows.values():
-        assert row["recall"] >= 0.9
-        assert row["recall"] == row["recall_by_effort"][row["effort"]]
-        assert all(recall < 0.9 for effort, recall in row["recall_by_effort"].items() if effort < row["effort"])
-        assert row["own_document_found"] == 1.0
-    assert rows["raw, 160"]["mean_cosine"] > 0.3 > 0.01 > rows["centred, 160"]["mean_cosine"]
-
-
-@pytest.fixture
-def written(tmp_path, monkeypatch):
-    """A folder in which a benchmark has run."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(harness, "RESULTS", Path("runs/benchmarks"))
+def test_what_a_benchmark_yields_is_kept_and_shown(tmp_path, capsys):
     part = {"median": 2.0, "low": 1.5, "high": 2.5}
-    beside = {"one": part, "other": {**part, "median": 3.0}}
-    harness.save("cold_start", [{"contestant": "jaxwhiten, cold", "seconds": [1.0], "beside": beside}], device="cpu")
-    return tmp_path
+    row = {"what": "text to vector", "contestant": "jaxwhiten", "p50_ms": 1.0, "p99_ms": 2.0, "times_the_fastest": part}
 
+    def measure(config):
+        yield harness.Facts(rounds=config.rounds)
+        yield row
+        raise KeyboardInterrupt
 
-def test_what_a_benchmark_wrote_is_kept_and_shown(written):
-    page = written / "page.md"
-    page.write_text("<!-- table benchmarks/cold_start speed_table plain beside=other -->\nold\n<!-- end -->\n")
+    file = tmp_path / "runs/benchmarks/latency.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        harness.driven_by_rows("latency", measure)(Settings())
+    stopped = Run.load(file)
+    assert (stopped.rows, stopped.header.complete, stopped.header.rounds) == ([row], False, 2)
+    harness.driven_by_rows("latency", lambda config: iter([row]))(Settings())
+    assert "p50_ms 1, p99_ms 2, times_the_fastest 2.00 (1.50 to 2.50)" in capsys.readouterr().out
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table benchmarks/latency latency_table plain columns=^(what|times) -->\nold\n<!-- end -->\n")
     assert tables.fill(page) == []
-    assert page.read_text().splitlines()[4] == (
-        "| process start to ten vectors, nothing compiled before | other | 3.00 (1.50 to 2.50) |"
-    )
-    text = page.read_text()
-    (written / "runs/benchmarks/cold_start.jsonl").unlink()
-    assert tables.fill(page) == []
-    assert page.read_text() == text
-    header = Run.load(written / "docs/runs/benchmarks/cold_start.jsonl").header
-    assert header.program == "benchmarks.cold_start"
-    assert header.machine.cores >= 1
+    assert page.read_text().splitlines()[4] == "| text to vector | 2.00 (1.50 to 2.50) |"
+    header = Run.load("docs/runs/benchmarks/latency.jsonl").header
+    assert header.program == "benchmarks.latency"
     assert header.commit == runs.git("rev-parse", "HEAD")
+
+
+def test_every_index_finds_most_of_what_float32_finds():
+    x = search_batches.documents(2000)
+    indexes = contestants.indexes(x, 96)
+    assert {contestants.FLOATS, harness.OURS} <= set(indexes)
+    exact = indexes.pop(contestants.FLOATS).search(x[:20], 10)[1]
+    for name, index in indexes.items():
+        found = index.search(x[:20], 10)[1]
+        assert np.mean([len(set(a) & set(b)) for a, b in zip(found, exact, strict=True)]) > 4, name
+
+
+def test_a_peer_that_cannot_be_made_is_named():
+    def missing():
+        raise ImportError("no module")
+
+    running, skipped = contestants.made({"here": lambda: 1, "missing": missing})
+    assert (running, skipped) == ({"here": 1}, {"missing": "ImportError: no module"})
 
 
 def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
@@ -115,9 +96,3 @@ def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
     assert list(runs.checksums(["-o", f"{tmp_path}/pairs.tsv"])) == []
     assert runs.command("eval.sts", {"ks": "0,8", "out": ""}) == "python -m eval.sts --config.ks=0,8"
     assert runs.header("benchmarks.encode", {}, command="in parts", complete=True).command == "in parts"
-
-
-def test_a_code_is_timed_in_a_process_of_its_own():
-    times = codes.measured(Path(codes.__file__).parents[1], 600)
-    assert list(times) == ["fit_cpu_ms", "coding_cpu_ms", "search_p50_ms"]
-    assert min(times.values()) > 0

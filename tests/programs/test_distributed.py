@@ -133,9 +133,9 @@ STS = {"poolings": "mean,cls", "whitening": "none,target,nli", "ks": "0,8", "boo
 
 
 def sts_rows(folder):
-    """The rows without what a clock decides, and without the size of files, some of which name their encoder."""
+    """The rows without what a clock decides."""
     rows = Run.load(folder).rows
-    return [{name: value for name, value in row.items() if "seconds" not in name and name != "bytes"} for row in rows]
+    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
 
 
 def assert_close(one, other, tolerance, path=""):

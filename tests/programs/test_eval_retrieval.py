@@ -1,6 +1,5 @@
 """`python -m eval.retrieval` from a file of question pairs to tables and plots."""
 
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,34 +11,10 @@ from eval.data import read_quora
 from eval.intervals import bootstrap_mean
 from eval.runs import Record, Run
 from jaxwhiten import CrossEncoder, Encoder
-from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks
 from tests.conftest import own_cache
-from tests.programs.report.test_report_retrieval import row as make_row
-
-HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-
-
-def generate(path, rows, seed=0):
-    """Question pairs in Quora's format: half of them the same words in another order, half unrelated."""
-    rng = np.random.default_rng(seed)
-    words = np.array(["".join(rng.choice(list("abcdefghiklmnoprstuvw"), rng.integers(2, 7))) for _ in range(600)])
-
-    def question():
-        return list(rng.choice(words, rng.integers(5, 12)))
-
-    lines = [HEADER]
-    for i in range(rows):
-        first, duplicate = question(), int(rng.integers(2))
-        second = list(rng.permutation(first)) if duplicate else question()
-        texts = (f"{' '.join(q).capitalize()}?" for q in (first, second))
-        # Every fifth query and every seventh document is one that was there before, so some have several answers.
-        numbers = (i - (i % 5 == 4), i - (i % 7 == 6))
-        lines.append("\t".join([str(i), f"q{numbers[0]}", f"d{numbers[1]}", *texts, str(duplicate)]) + "\n")
-    lines[rows // 2] = "a ragged\trow\n"
-    path.write_text("".join(lines))
-    return path
+from tests.programs.runs import write_questions
 
 
 @pytest.fixture
@@ -49,13 +24,12 @@ def config(tiny_model, tmp_path, monkeypatch):
     config.update(
         {
             "model": str(tiny_model),
-            "dataset": str(generate(tmp_path / "pairs.tsv", 400)),
+            "dataset": str(write_questions(tmp_path / "pairs.tsv", 400)),
             "poolings": "cls",
             "ks": "0,8",
             "backends": "faiss-ivf,faiss-flat",
             "exact_queries": 100,
             "single_queries": 5,
-            "examples": ("what is it?", "why not?"),
             "out": str(tmp_path / "out"),
         }
     )
@@ -84,7 +58,7 @@ def test_intervals_of_the_mrr_are_paired():
 
 
 def test_scores_are_those_of_plain_numpy(config):
-    config.update({"examples": (), "backends": "faiss-flat,jax", "whitening": "none,target,documents"})
+    config.update({"backends": "faiss-flat,jax", "whitening": "none,target,documents"})
     retrieval.main(config)
     data = read_quora(config.dataset)
     encoder = Encoder.from_pretrained(config.model, pooling="cls")
@@ -110,26 +84,6 @@ def test_scores_are_those_of_plain_numpy(config):
         assert row.recall_at_100 == pytest.approx(recalls(ranked, data.gold, 100).mean(), abs=2e-3)
 
 
-@pytest.mark.slow
-def test_raw_rows_are_compared_with_another_model_query_by_query(config, tiny_model, tmp_path):
-    from tests.tiny import write_model
-
-    other = write_model(tmp_path / "other", seed=5, num_layers=1)
-    settings = {"examples": (), "backends": "faiss-flat", "whitening": "none", "bootstrap": 50, "poolings": "mean"}
-    rows = []
-    for model, versus in ((str(tiny_model), ""), (str(other), str(tiny_model)), (str(tiny_model), str(tiny_model))):
-        config.update(settings | {"model": model, "versus": versus, "out": str(tmp_path / "out")})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PoolingWarning)
-            retrieval.main(config)
-        rows += Run.load(config.out).rows
-    before, after, same = rows
-    assert before.versus_raw is None
-    assert after.versus_raw.value == pytest.approx(after.mrr_at_10 - before.mrr_at_10, abs=1e-6)
-    assert after.versus_raw.value != 0
-    assert same.versus_raw == {"value": 0.0, "low": 0.0, "high": 0.0}
-
-
 def test_times_are_milliseconds_a_query(monkeypatch):
     """By a clock that stands still but for a tenth of a second a search."""
     clock = [0.0]
@@ -139,13 +93,13 @@ def test_times_are_milliseconds_a_query(monkeypatch):
 
     monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
     index = SimpleNamespace(search=search)
-    assert measure.batched_seconds(index, np.zeros((5, 2)), 3, prepared=True) == pytest.approx(0.1)
+    assert measure.batched_seconds(index, np.zeros((5, 2)), 3) == pytest.approx(0.1)
     assert measure.single_milliseconds(search, range(5)) == pytest.approx((100.0, 100.0))
 
 
 @pytest.mark.slow
 def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_encoder):
-    config.update({"examples": (), "backends": "faiss-flat", "whitening": "none", "ks": "0", "bootstrap": 200})
+    config.update({"backends": "faiss-flat", "whitening": "none", "ks": "0", "bootstrap": 200})
     config.update({"rerank": str(cross_encoder), "rerank_depth": 5, "rerank_queries": 30})
     retrieval.main(config)
     finished = Run.load(config.out)
@@ -171,29 +125,21 @@ def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_
 
 
 def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
+    config.update({"baselines": "tfidf,bm25", "whitening": "none,target,documents"})
     retrieval.main(config)
     first = Run.load(config.out)
-    assert [(row.pooling, row.whitening, row.k, row.backend) for row in first.rows] == [
+    assert [(row.pooling, row.whitening, row.k, row.backend) for row in first.rows[3:]] == [
         ("cls", whitening, k, backend)
-        for whitening, k in (("none", 32), ("target", 32), ("target", 8))
+        for whitening, k in [("none", 32), *[(w, k) for w in ("target", "documents") for k in (32, 8)]]
         for backend in ("faiss-ivf", "faiss-flat")
     ]
-    assert first.header.published == []
-    assert len(first.header.examples) == 4
-    assert all(len(example.hits) == 3 for example in first.header.examples)
-    assert "“what is it?”" in capsys.readouterr().out
-
-    def encode_stream(*args, **options):
-        raise AssertionError("encoded again")
-
-    monkeypatch.setattr("jaxwhiten.encoding.store.together", encode_stream)
-    monkeypatch.setattr(
-        "jaxwhiten.encoding.encoder.Encoder.encode", lambda self, texts, **_: np.ones((len(texts), 32), "f4")
-    )
-    config.examples = ()
+    words = [("tfidf", "target"), ("tfidf", "documents"), ("bm25", "documents")]
+    assert [(row.pooling, row.whitening) for row in first.rows[:3]] == words
+    assert first.rows[0].mrr_at_10 > 0.5  # duplicates are the same words in another order
+    assert "MRR@10" in capsys.readouterr().out
+    monkeypatch.setattr("jaxwhiten.encoding.store.together", lambda *_, **__: pytest.fail("encoded again"))
     retrieval.main(config)
-    second = Run.load(config.out)
-    for a, b in zip(first.rows, second.rows, strict=True):
+    for a, b in zip(first.rows, Run.load(config.out).rows, strict=True):
         assert a.mrr_at_10 == b.mrr_at_10
 
 
@@ -220,40 +166,13 @@ def test_recall_counts_ties_as_found():
     assert exact.recall(np.array([[-1, 2]])) == 0.5
 
 
-def paper_row(**changes):
-    setting = {
-        "model": "hub/bert-base-uncased",
-        "pooling": "first_last_avg",
-        "whitening": "target",
-        "k": 256,
-        "backend": "faiss-ivf",
-        "options": {"nlist": 1024, "nprobe": 5},
-        "mrr_at_10": 0.6,
-        "time_ms": 0.1,
-        "memory_gib": 0.2854,
-    }
-    return make_row(**{**setting, **changes})
-
-
-DATASET = Record(name="quora", documents=299_364, queries=290_654, counts={})
-
-
-def test_published_figures_stand_beside_the_same_setting_only():
-    (match,) = published.compare_retrieval([paper_row()], DATASET)
+def test_published_figures_are_those_of_the_same_setting_only():
+    row = Record(model="hub/bert-base-uncased", pooling="first_last_avg", whitening="target", k=256, transductive=True)
+    row |= {"beta": 1.0, "gamma": 1.0, "further": None, "backend": "faiss-ivf", "options": {"nlist": 1024, "nprobe": 5}}
+    row |= {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
+    dataset = Record(name="quora", documents=299_364, queries=290_654)
+    (match,) = published.compare_retrieval([row], dataset)
     assert match.published == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
-    assert match.ours == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
-    for change in (
-        {"pooling": "mean"},
-        {"gamma": 0.5},
-        {"backend": "faiss-flat"},
-        {"options": {"nlist": 1024, "nprobe": 6}},
-    ):
-        assert published.compare_retrieval([paper_row(**change)], DATASET) == []
-    assert published.compare_retrieval([paper_row()], DATASET.but(documents=1000)) == []
-
-
-def test_published_memory_is_the_papers_formula():
-    for entry in published.read("retrieval"):
-        documents, k = int(entry.setting["documents"]), int(entry.setting["k"])
-        assert entry.figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
-    assert len(published.read("retrieval")) == 10
+    for change in ({"pooling": "mean"}, {"gamma": 0.5}, {"backend": "faiss-flat"}, {"options": {"nlist": 1024}}):
+        assert published.compare_retrieval([row.but(**change)], dataset) == []
+    assert published.compare_retrieval([row], dataset.but(documents=1000)) == []

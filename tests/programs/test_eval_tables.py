@@ -56,7 +56,6 @@ def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
     tables.fill(page)
     text = page.read_text()
     stored = Run.load("docs/runs/tiny.jsonl")
-    assert stored.header.similarity is None
     assert stored.header.arguments.data_dir == ""
     assert stored.rows == Run.load("runs/tiny").rows
     shutil.move("runs/tiny", "runs/elsewhere")

@@ -83,7 +83,7 @@ def test_defaults_overrides_and_variants(start):
         (["--distributed", "host:1,0,2"], "after an equals sign: --distributed="),
         (["--config=configs/stss.py"], "'configs/stss.py'"),
         (["--config.steps=0"], "rows.tsv, line 7"),
-        (["--halp"], "Did you mean '--help'"),
+        (["--halp"], "--help lists the keys"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(start, arguments, message):

@@ -17,7 +17,6 @@ from configs import (
     nli_mnr,
     nli_small,
     simcse,
-    smoke,
     stsb,
     unsupervised,
 )
@@ -155,7 +154,7 @@ def test_mistakes_are_named(config, changes, message):
         sbert.main(config)
 
 
-MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter)
+MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, distil, adapter)
 CONFIGS = [module.get_config for module in MODULES]
 CONFIGS += [functools.partial(adapter.get_config, kind) for kind in adapter.KINDS]
 CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective in unsupervised.SETTINGS]
@@ -181,15 +180,3 @@ def test_configs_hold_a_known_objective_with_its_settings(get_config):
     objective_loss(find_objective(config.objective), config.dims, **config.settings)
     if config.objective == "softmax":
         losses.init_classifier(jax.random.key(0), 8, 3, **config.settings)
-
-
-@pytest.mark.slow
-def test_smoke_on_real_rows(real_data, minilm, tmp_path):
-    settings = {"output": tmp_path / "run", "progress": False}
-    settings |= {"max_length": 32, "buckets": 1, "batch_size": 8, "steps": 24, "evaluate_every": 24}  # sooner
-    settings["learning_rate"] = 5e-4
-    # As users compile: the steps of an encoder of this size take twice as long where nothing is optimized.
-    output = finish(start("sbert", settings, own_cache(tmp_path / "cache"), config="configs/smoke.py", flags=""))
-    losses = list(steps_of(tmp_path / "run").values())
-    assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.01
-    assert "SICK-R dev: " in output

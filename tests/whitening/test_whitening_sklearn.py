@@ -5,7 +5,6 @@ import sys
 import numpy as np
 import pytest
 
-from eval.methods import ZScore
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError, MissingDependencyError, NotFittedError
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
@@ -58,7 +57,7 @@ def test_clone_keeps_parameters_only():
     assert isinstance(caught.value, NotFittedError)
 
 
-@pytest.mark.parametrize("method", [Whitening(n_components=2), ZScore(), SpectrumCode(bytes=1)], ids=repr)
+@pytest.mark.parametrize("method", [Whitening(n_components=2), SpectrumCode(bytes=1)], ids=repr)
 def test_data_frames(method, monkeypatch):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     X = np.random.default_rng(0).standard_normal((50, 3))
