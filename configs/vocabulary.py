@@ -92,20 +92,3 @@ def save_wordpiece(tokens: list[str], folder: io.PathLike, *, max_length: int, l
     io.write_json(folder / "tokenizer_config.json", settings | names)
     io.write_text(folder / "tokenizer.json", tokenizer.to_str())
     return folder
-
-
-def cached_wordpiece(
-    passages: Passages, key: str, size: int, *, max_length: int, cache: Path | None = None, **training: Any
-) -> Path:
-    """The folder of a cached vocabulary, trained by `train_wordpiece` if it is missing.
-
-    `key` changes with the text, `max_length` is the model's limit, and `cache` is by default `vocabularies` in
-    `jaxwhiten.io.cache_dir()`.
-    """
-    settings = {"lower_case": True, "alphabet": 300, "min_frequency": 2, **training}
-    entry = io.content_key("wordpiece", 1, key, size, max_length, settings)
-    folder = (cache or io.cache_dir("vocabularies")) / entry
-    if not (folder / "tokenizer.json").is_file():  # written last
-        tokens = train_wordpiece(passages, size, **settings)
-        save_wordpiece(tokens, folder, max_length=max_length, lower_case=settings["lower_case"])
-    return folder

@@ -21,7 +21,7 @@ from flax import nnx
 
 from configs import launch
 from configs.settings import MLM
-from configs.vocabulary import cached_wordpiece
+from configs.vocabulary import save_wordpiece, train_wordpiece
 from eval.machine import devices
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
@@ -60,7 +60,8 @@ def main(config: MLM) -> None:
     steps = options.steps
     params, rebuild = training.split_encoder(model)
     passages, held_out = corpus.passages
-    print(f"{passages} passages, {corpus.train.tokens} tokens; held out {held_out}, {corpus.held_out.tokens} tokens")
+    sizes = [len(side.flat) for side in (corpus.train, corpus.held_out)]
+    print(f"{passages} passages, {sizes[0]} tokens; held out {held_out}, {sizes[1]} tokens")
     if corpus.skipped:
         print(f"{corpus.skipped} invalid lines skipped")
     tokens = steps * config.batch_size * config.block_length
@@ -87,15 +88,16 @@ def load(config: MLM, text: Corpus) -> tuple[MaskedLM, Path]:
         model, folder, has_head = load_masked_lm(config.model, **options)
         print(f"{config.model}: continues from its weights" + ("" if has_head else "; its head is newly initialized"))
         return masking.with_rates(model, config.dropout), folder
-    print("vocabulary: trained on the text, or read from the cache")
-    folder = cached_wordpiece(
-        lambda: corpora.train_blocks(text, 1024, config.held_out),
-        corpora.corpus_key(text, config.held_out),
-        max_length=config.sizes.max_positions,
-        **dataclasses.asdict(config.vocabulary),
+    print("vocabulary: trained on the text")
+    tokens = train_wordpiece(
+        lambda: corpora.train_blocks(text, 1024, config.held_out), **dataclasses.asdict(config.vocabulary)
     )
-    vocab_size = len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
-    sizes = EncoderConfig(vocab_size=vocab_size, **dataclasses.asdict(config.sizes))
+    length = config.sizes.max_positions
+    folder = Path(config.output) / "tokenizer"
+    if distributed.is_writer():
+        save_wordpiece(tokens, folder, max_length=length, lower_case=config.vocabulary.lower_case)
+    distributed.gather(None)  # the others read it
+    sizes = EncoderConfig(vocab_size=len(tokens), **dataclasses.asdict(config.sizes))
     return masking.with_rates(masking.init_masked_lm(sizes, **options), config.dropout), folder
 
 

@@ -18,7 +18,6 @@ from flax import nnx
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from benchmarks import sizes
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.engines.batching import SLOTS
 from jaxwhiten.engines.forward import forward
@@ -43,8 +42,36 @@ REDUCED = frozenset({"all-reduce f32", "all-reduce bf16", "all-reduce s32"})
 BASE = EncoderConfig("bert", 30_522, 768, 2, 12, 3072, 512)
 LARGE = EncoderConfig("bert", 30_522, 1024, 2, 16, 4096, 512)
 # Of published sizes, with all their layers.
-QWEN = REGISTRY["qwen3"].parse_config({"model_type": "qwen3", **sizes.QWEN})
-GEMMA = REGISTRY["gemma3_text"].parse_config({"model_type": "gemma3_text", **sizes.GEMMA})
+QWEN = REGISTRY["qwen3"].parse_config(
+    {
+        "model_type": "qwen3",
+        "vocab_size": 151_669,
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 32_768,
+        "rope_theta": 1_000_000,
+    }
+)
+GEMMA = REGISTRY["gemma3_text"].parse_config(
+    {
+        "model_type": "gemma3_text",
+        "vocab_size": 262_144,
+        "hidden_size": 768,
+        "intermediate_size": 1152,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "head_dim": 256,
+        "max_position_embeddings": 2048,
+        "sliding_window": 512,
+        "query_pre_attn_scalar": 256,
+        "use_bidirectional_attention": True,
+    }
+)
 
 
 def model_of(config: EncoderConfig, dtype: str, **how: Any) -> Any:

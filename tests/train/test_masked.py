@@ -24,7 +24,7 @@ def stream(blocks=96, seed=0):
     rng = np.random.default_rng(seed)
     starts = rng.integers(0, VOCAB - 5, blocks)[:, None]
     tokens = 5 + (starts + np.arange(LENGTH - 1)) % (VOCAB - 5)
-    return TokenStream((tokens.ravel().astype(np.uint16),), 2, LENGTH)
+    return TokenStream(tokens.ravel().astype(np.uint16), 2, LENGTH)
 
 
 def model(dropout=None, dtype="float32"):

@@ -5,12 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from configs.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
+from configs.vocabulary import SPECIAL_TOKENS, save_wordpiece, train_wordpiece
 from jaxwhiten.errors import InputError
-from jaxwhiten.text.tokenization import BulkTokenizer, copy_tokenizer
+from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,20 +55,6 @@ def test_transformers_reads_the_same_ids(tmp_path):
     assert (peer.mask_token, peer.pad_token_id, peer.model_max_length) == ("[MASK]", 0, 64)
     assert batch.flat[0] == 2
     assert BulkTokenizer(folder, 64).mask_token_id == 4
-
-
-def test_cached_by_key(tmp_path):
-    folder = cached_wordpiece(lambda: iter([TEXT]), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
-    cached = cached_wordpiece(lambda: pytest.fail("trained"), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
-    assert folder == cached
-    assert cached_wordpiece(lambda: iter([TEXT]), "b", 150, max_length=64, alphabet=40, cache=tmp_path) != folder
-    copy_tokenizer(folder, tmp_path / "copy")
-    assert {file.name for file in (tmp_path / "copy").iterdir()} == {
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    }
-    np.testing.assert_array_equal(BulkTokenizer(tmp_path / "copy", 64)(TEXT).flat, BulkTokenizer(folder, 64)(TEXT).flat)
 
 
 def test_refusals():
