@@ -40,11 +40,10 @@ from jaxwhiten.search import build_index
 from jaxwhiten.text import BulkTokenizer
 
 PARTS = RESULTS / "accelerator"
-MODELS = ("parity", "encode", "train_throughput")  # that are given the model
+MODELS = ("parity", "encode")  # that are given the model
 # What each benchmark is given, on an accelerator and on a CPU.
 OTHERS = {
     "encode": ("--tokens 200000 --rounds 3", "--tokens 2000 --rounds 1 --base False"),
-    "train_throughput": ("--rows 5000 --batch-size 128 --rounds 3", "--rows 64 --steps 2 --rounds 1"),
     "whitening": ("--rounds 3", "--rows 4000 --width 64 --rounds 1"),
 }
 
@@ -53,7 +52,7 @@ OTHERS = {
 class Accelerator(Config):
     """The settings of benchmarks.accelerator."""
 
-    only: str = setting("parity,codes,encode,train_throughput,whitening", "what is measured")
+    only: str = setting("parity,codes,encode,whitening", "what is measured")
     model: str = setting(MINILM, "all-MiniLM-L6-v2, where it lies")
     seconds: float = setting(600.0, "for all parts together; then they are stopped")
 

@@ -1,4 +1,4 @@
-"""A server of vectors and of an index under 33 clients, slow, broken and oversized ones among them.
+"""A server of vectors and of an index under 27 clients, slow and broken ones among them.
 
     python -m benchmarks.serving_faults [--seconds 600] [--model FOLDER]
 
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from benchmarks.serving import connect, our_command, running, texts_of
+from benchmarks.serving import our_command, running, texts_of
 from configs.settings import Config, setting
 from eval.plotting import COLOURS, new_figure
 from eval.runs import Run
@@ -41,8 +41,7 @@ from jaxwhiten.search import build_index, load_index
 _TIMEOUT = 60  # seconds for a request to arrive, by --timeout
 _PATIENCE = 600  # seconds until a client gives up, which is no fault of the server
 _QUEUE = 2600  # texts that may wait: beside a caller of 2,048, some callers get 429
-_KINDS = {"good": 12, "search": 4, "change": 2, "many": 1, "slow": 4, "broken": 4, "oversized": 4, "headers": 2}
-_MEGA = 1 << 20
+_KINDS = {"good": 12, "search": 4, "change": 2, "many": 1, "slow": 4, "broken": 4}
 _GONE = (BrokenPipeError, ConnectionResetError)
 Send = Callable[[http.client.HTTPConnection, str, bytes], bool]  # whether the whole request was sent
 
@@ -178,45 +177,6 @@ class Clients:
             time.sleep(rng.choice([0, 0.05, 1]))
         self.statuses["broken"]["went away"] += 1
 
-    def oversized(self, rng: random.Random) -> None:
-        """Asks for too much: a body, a list or a text that is too long, unknown fields, no JSON."""
-        text = self.texts[0]
-        inputs, expected = rng.choice(
-            [
-                ("a" * (9 * _MEGA), (413,)),
-                ([text] * 3000, (413,)),
-                ((text + " ") * (7 * _MEGA // len(text)), (200, 429)),
-                ([[1, 2, 3]], (400,)),
-                (None, (400, 413)),
-            ]
-        )
-        body = b"[" * 100_000 if inputs is None else json.dumps({"model": "model", "input": inputs}).encode()
-        with contextlib.closing(connect(self.port)) as connection:
-            with contextlib.suppress(*_GONE):
-                _post(connection, "/v1/embeddings", body)
-            status = connection.getresponse().status
-        self.refused("oversized", str(status), status in expected)
-        self.end.wait(rng.random())
-
-    def headers(self, rng: random.Random) -> None:
-        """Headers of 30 MB, in one line or many."""
-        unit = rng.choice([b"a" * _MEGA, b"a: b\r\n" * (_MEGA // 6)])
-        status = "closed"
-        with socket.create_connection(("127.0.0.1", self.port), timeout=2 * _TIMEOUT) as connection:
-            with contextlib.suppress(OSError):
-                for piece in (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ", *[unit] * 30):
-                    connection.sendall(piece)
-            with contextlib.suppress(OSError):
-                status = connection.recv(12).decode()[-3:] or status
-        self.refused("headers", status, status in ("431", "closed"))
-        self.end.wait(rng.random())
-
-    def refused(self, kind: str, status: str, expected: bool) -> None:
-        """Counts an answer to a request that asks for too much."""
-        with self.lock:
-            self.statuses[kind][status] += 1
-            self.counts.update(unexpected_refusals=not expected)
-
 
 def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> bool:
     connection.request("POST", path, body, {"Content-Type": "application/json"})
@@ -299,7 +259,7 @@ def measure(config: Faults) -> Iterator[harness.Row]:
         p50, p99 = np.quantile(times, [0.5, 0.99]).tolist()
         row = {"clients": kind, "number": _KINDS.get(kind), "p50_seconds": p50, "p99_seconds": p99}
         yield row | {"answers": dict(sorted(statuses.items()))}
-    faults = ("wrong_vectors", "wrong_hits", "unexpected_refusals", "lost", "lost_additions")
+    faults = ("wrong_vectors", "wrong_hits", "lost", "lost_additions")
     if code or any(clients.counts[name] for name in faults):
         raise SystemExit(f"a wrong answer, a lost request or change, or exit code {code}: {dict(clients.counts)}")
 

@@ -1,4 +1,4 @@
-"""Fitting a whitening beside its peers, in memory and streamed from disk, and whitening rows once it is known.
+"""Fitting a whitening beside its peers, in memory and streamed from disk.
 
     python -m benchmarks.whitening [--rows 200000] [--width 768] [--rounds 3]
 
@@ -6,10 +6,6 @@ Every contestant gets the same float32 rows, with a spectrum like BERT's and a m
 them. The floor is one float32 `X.T @ X` by BLAS and the eigendecomposition of its result in float64. The error is how
 far the covariance of the transformed rows is from the identity, in float64, on the directions whose eigenvalue is above
 1e-6 of the largest. Ours also reads the rows from disk, by blocks, as IncrementalPCA does.
-
-Then rows are mapped to a third of the columns and to all: every contestant has the same mean and W, but scikit-learn,
-which fits its own. NumPy's product has the mean folded into a bias that is added in place. The floor is the product
-alone, into an array that is already there.
 """
 
 from __future__ import annotations
@@ -30,7 +26,6 @@ from configs.settings import Config, setting
 from jaxwhiten import Moments, Whitening
 
 BLOCK = 16_384
-FIT_ROWS = 20_000  # of the whitening whose transform is timed
 Affine = tuple[np.ndarray, np.ndarray]  # mean [d] and W [d, k]: (x − mean) @ W has identity covariance
 
 
@@ -111,8 +106,10 @@ def error(fitted: Affine, mean: np.ndarray, covariance: np.ndarray) -> float:
     return float(max(deviation, np.abs((mean - fitted[0]) @ w).max()))
 
 
-def fits(x: np.ndarray, rounds: int) -> Iterator[harness.Row]:
+def measure(config: Whitenings) -> Iterator[harness.Row]:
     """A row for each fit."""
+    warnings.simplefilter("ignore")
+    x = bert_like(config.rows, config.width)
     moments = Moments().update(x.astype(np.float64))
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "x.npy")
@@ -127,52 +124,10 @@ def fits(x: np.ndarray, rounds: int) -> Iterator[harness.Row]:
         }
         fitted, skipped = made(contestants)
         yield harness.Facts(skipped=skipped)
-        seconds = interleave({name: contestants[name] for name in fitted}, rounds, warmup=0)
+        seconds = interleave({name: contestants[name] for name in fitted}, config.rounds, warmup=0)
     for name, affine in fitted.items():
-        row = {"what": "fit", "contestant": name, "seconds": seconds[name], "ratio": ratio(seconds, OURS, name)}
+        row = {"contestant": name, "seconds": seconds[name], "ratio": ratio(seconds, OURS, name)}
         yield row | {"error": None if affine is None else error(affine, moments.mean, moments.covariance())}
-
-
-def transforms(x: np.ndarray, k: int) -> dict[str, Callable[[], np.ndarray]]:
-    """What maps all rows to k columns."""
-    import faiss
-    from sklearn.decomposition import PCA
-
-    n, d = x.shape
-    whitening = Whitening(n_components=k).fit(x[:FIT_ROWS])
-    w = whitening.kernel[0]
-    bias = -whitening.mean_.astype(np.float32) @ w
-    pca = PCA(n_components=k, whiten=True, svd_solver="covariance_eigh").fit(x[:FIT_ROWS])
-    linear = faiss.LinearTransform(d, k, True)
-    faiss.copy_array_to_vector(np.ascontiguousarray(w.T).ravel(), linear.A)
-    faiss.copy_array_to_vector(bias, linear.b)
-    linear.is_trained = True
-    out = np.empty((n, k), np.float32)
-
-    def folded() -> np.ndarray:
-        result = x @ w
-        result += bias
-        return result
-
-    return {
-        OURS: lambda: whitening.transform(x),
-        "floor: x @ W": lambda: np.matmul(x, w, out=out),
-        "numpy, x @ W; += b": folded,
-        "faiss.LinearTransform": lambda: linear.apply(x),
-        "sklearn PCA": lambda: pca.transform(x),
-    }
-
-
-def measure(config: Whitenings) -> Iterator[harness.Row]:
-    """The fits, then the transforms."""
-    warnings.simplefilter("ignore")
-    x = bert_like(config.rows, config.width)
-    yield from fits(x, config.rounds)
-    for k in (config.width // 3, config.width):
-        seconds = interleave(transforms(x, k), config.rounds)
-        for name, of_name in seconds.items():
-            figures = {"seconds": of_name, "ratio": ratio(seconds, OURS, name)}
-            yield {"what": f"transform to {k} columns", "contestant": name, **figures}
 
 
 if __name__ == "__main__":

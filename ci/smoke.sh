@@ -19,7 +19,6 @@ declare -A arguments=(
   [search_batches]="--documents 2000 --bytes 24 --rounds 1"
   [serving]="--seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny"
   [serving_faults]="--seconds 5 --model jaxwhiten-tiny"
-  [train_throughput]="--rows 16 --steps 2 --rounds 1"
   [whitening]="--rows 4000 --width 64 --rounds 1"
 )
 logs=$(mktemp -d)

@@ -239,19 +239,6 @@ class Codes(Evaluation):
 
 
 @dataclasses.dataclass(slots=True)
-class FewRows(Evaluation):
-    """The settings of eval.few_rows."""
-
-    pooling: str = setting("auto", "the folder's own, or one of jaxwhiten.POOLINGS")
-    dataset: str = setting("mrpc", "a name of eval/searches.py, a file or a folder")
-    rows: str = setting("20,50,100,200,400,800,1600,0", "documents that codes are fitted on; 0 for all")
-    bytes: str = setting("24,48,96", "of the codes")
-    queries: int = setting(1000, "of those with gold, spread evenly; 0 for all")
-    cache: str = setting("", "folder of the embedding cache; empty for the default one")
-    out: str = setting("runs/few-rows", "folder for the results")
-
-
-@dataclasses.dataclass(slots=True)
 class Hybrid(Evaluation):
     """The settings of eval.hybrid."""
 
@@ -259,7 +246,6 @@ class Hybrid(Evaluation):
     dataset: str = setting("mrpc", "a name of eval/searches.py, a file or a folder")
     bytes: str = setting("0,96,48", "of the vectors; 0 for float32")
     queries: int = setting(1000, "of those with gold, spread evenly; 0 for all")
-    single_queries: int = setting(100, "searched one by one, for the median time")
     cache: str = setting("", "folder of the embedding cache; empty for the default one")
     out: str = setting("runs/hybrid", "folder for the results")
 
@@ -279,10 +265,6 @@ class Static(Scored):
         "what is scored: the teacher; model2vec, which distils the same teachers and has to be installed; ours",
     )
     tasks: str = setting(SEVEN_TASKS, "scored on their test pairs")
-    dev: str = setting("STS-B,SICK-R", "scored on their dev pairs, by which settings were chosen; empty for none")
-    dataset: str = setting("mrpc", "searched; or pydocs, quora, a file in Quora's columns")
-    queries: int = setting(2000, "of those with gold, spread evenly; 0 for all")
-    timed: int = setting(20_000, "sentences of the corpus that are encoded against the clock, three times; 0 for none")
     out: str = setting("runs/static", "folder for the results")
 
 

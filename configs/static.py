@@ -1,7 +1,7 @@
-"""Static encoders compared with model2vec's: seven STS tasks, a search, speed, size, and the effect of each step.
+"""Static encoders compared with model2vec's: seven STS tasks.
 
-Command: `python -m eval.static --config configs/static.py --config.corpus=FOLDER_OF_TEXT --config.dataset=FILE`. The
-results are in docs/evidence/static.md.
+Command: `python -m eval.static --config configs/static.py --config.corpus=FOLDER_OF_TEXT`. The results are in
+ docs/evidence/static.md.
 """
 
 from configs.settings import Static

@@ -52,7 +52,6 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
             protocol={
                 "words": "BM25 of jaxwhiten.scoring, over all documents",
                 "versus": "differences to vectors alone of the same size, × 100, over the same queries",
-                "single_ms": f"median of {config.single_queries} queries one by one, without encoding",
             },
             data=common.dataset(data, len(asked.queries)),
         )
@@ -72,12 +71,8 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
             HYBRID: hybrid(index, queries, asked.queries),
         }
         scores = {method: scored(ids, asked) for method, ids in results.items()}
-        times = {
-            VECTORS: milliseconds(index, queries, None, config.single_queries),
-            HYBRID: milliseconds(index, queries, asked.queries, config.single_queries),
-        }
         for method, of_method in scores.items():
-            row = {"dataset": name, "bytes": size, "method": method, "single_ms": times.get(method)}
+            row = {"dataset": name, "bytes": size, "method": method}
             run.rows.append(Record(NO_WHITENING | row | compared(of_method, scores[VECTORS], config)))
         say(f"{name}: {size or 'float32'}")
         yield run
@@ -89,14 +84,6 @@ def hybrid(index: Index, queries: np.ndarray, texts: Sequence[str]) -> np.ndarra
     for row, hits in zip(ids, index.hits(queries, FIRST + 1, texts=texts), strict=True):
         row[: len(hits)] = [hit.id for hit in hits]
     return ids
-
-
-def milliseconds(index: Index, queries: np.ndarray, texts: Sequence[str] | None, count: int) -> float:
-    """The median time of a query; hybrid with `texts`."""
-    rows = measure.sample_rows(len(queries), count)
-    return measure.single_milliseconds(
-        lambda row: index.hits(queries[row : row + 1], FIRST, texts=texts and [texts[row]]), rows.tolist()
-    )[0]
 
 
 def scored(ids: np.ndarray, data: RetrievalData) -> dict[str, np.ndarray]:
@@ -133,15 +120,12 @@ def hybrid_table(*runs: Run) -> Table | None:
             line = [both.dataset, f"{size or 'float32'}"]
             line += [f"{number(row.ndcg_at_10.value, 1)} ({bounds(row.ndcg_at_10, 1)})" for row in three]
             line.append(_changed(both.ndcg_versus))
-            line += [number(row.mrr_at_10.value, 1) for row in three]
             line.append(_changed(both.mrr_versus))
             line.append(f"{number(100 * both.better, 1)} / {number(100 * both.worse, 1)}")
             line.append(number(both.loss, 0))
-            line += [number(row.single_ms, 2) for row in (rows[VECTORS], both)]
             body.append(line)
     heads = ["search", "bytes", "vectors", "words", "both", "both − vectors"]
-    heads += ["MRR@10: vectors", "MRR@10: words", "MRR@10: both", "MRR@10: both − vectors"]
-    heads += ["queries better / worse, %", "loss if worse", "ms: vectors", "ms: both"]
+    heads += ["MRR@10: both − vectors", "queries better / worse, %", "loss if worse"]
     return Table(heads, body, 2, groups=[line[0] for line in body], merged=True) if body else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from configs import launch
-from eval import few_rows, runs
+from eval import runs
 from eval.common import say
 from eval.report.front import draw_quality
 
@@ -24,12 +24,6 @@ IMAGES = {
     "miniature": ("miniature/raw", "plot_scores"),
     "nli-stsb": ("nli-stsb", "draw_curves"),
 }
-# The picture of eval.few_rows is a mean over searches.
-FEW_ROWS = [
-    f"few-rows/{encoder}-{data}"
-    for encoder in ("minilm", "e5")
-    for data in ("mrpc", "pydocs", "scifact", "snli", "wikipedia-7000")
-]
 
 
 def main() -> None:
@@ -41,9 +35,6 @@ def main() -> None:
         if drawn:
             state = "drawn"
         say(f"{path}: {state}")
-    few = [runs.find(name) for name in FEW_ROWS]
-    if all(few):
-        few_rows.draw(*filter(None, few), path=FOLDER / "few-rows.png")
     quality = {title: runs.find(run_name) for title, run_name in QUALITY.items()}
     for name, dark in (("quality", False), ("quality-dark", True)):
         if all(quality.values()):

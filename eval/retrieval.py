@@ -23,7 +23,7 @@ import numpy as np
 
 from configs import launch
 from configs.settings import Retrieval
-from eval import common, measure, published
+from eval import common, measure
 from eval.common import Notes, Settings, load_encoder, say
 from eval.driver import driven
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
@@ -144,7 +144,6 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
                         notes.add(note, row.backend, pooling)
                     run = run.with_header(warnings=notes.texts())
                     yield run
-    yield run.with_header(published=published.compare_retrieval(run.rows, run.header.dataset))
 
 
 @dataclass

@@ -5,8 +5,6 @@
 `wikipedia-N`: the first sentences of the first N passages of text/enwiki, each found by the sentence that follows it.
 `mrpc`: MRPC's second sentences, found by the first ones of paraphrases.
 `snli`: SNLI's entailed hypotheses, found by their premises; captions of photographs, so a narrow corpus.
-`sts`: the second sentences of the STS tasks' test pairs, found by the first ones if people score the pair 4 or more.
-`templated`: sentences of one template, found by a paraphrase in another; narrower still, and generated here.
 """
 
 from __future__ import annotations
@@ -18,9 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from eval.data import STS_TASKS, data_folder, load_nli, load_quora, load_sts, mrpc, read_quora
+from eval.data import data_folder, load_nli, load_quora, mrpc, read_quora
 from eval.data.quora import COLUMNS
 from eval.pydocs import load_pydocs, split_docstring
 from jaxwhiten.datasets import Corpus, RetrievalData, corpus_files, from_pairs, read_header, read_own
@@ -29,12 +25,6 @@ from jaxwhiten.errors import DataNotFoundError, unknown_name
 Row = tuple[str, str, str, str, bool]  # as `from_pairs` takes them
 _WIKIPEDIA = ("text/enwiki", "enwiki")
 _MIN_WORDS = 3
-_SAME = 4.0  # pairs of at least this human score mean the same
-_TEMPLATED = 3000
-_WHO = "Anna Boris Carla Deniz Emil Farah Goran Hana Igor Julia Karim Lena Marco Nadia Oscar Petra Quentin Rosa Samir"
-_WHAT = "apples books chairs dresses eggs flowers guitars hats lamps maps needles onions pens ropes shoes tables"
-_WHERE = "Athens Berlin Cairo Dublin Geneva Helsinki Lima Madrid Nairobi Oslo Paris Quito Rome Sydney Tokyo Vienna"
-_WHEN = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 
 
 def load_search(name: str, data_dir: str | None) -> RetrievalData:
@@ -85,40 +75,11 @@ def _snli(data_dir: str | None) -> RetrievalData:
     return from_pairs("snli", ((query, document, query, document, True) for query, document, yes in entailed if yes))
 
 
-def _sts(data_dir: str | None) -> RetrievalData:
-    tests = [load_sts(name, data_dir).splits["test"] for name in STS_TASKS]
-    return from_pairs(
-        "sts",
-        (
-            (query, document, query, document, score >= _SAME)
-            for test in tests
-            for query, document, score in zip(test.sentence1, test.sentence2, test.score, strict=True)
-        ),
-    )
-
-
-def _templated(data_dir: str | None) -> RetrievalData:
-    """Who bought what, how many, where and when; every combination is another document."""
-    rng = np.random.default_rng(0)
-    words = [part.split() for part in (_WHO, _WHAT, _WHERE, _WHEN)]
-    rows = []
-    for _ in range(_TEMPLATED):
-        count = rng.integers(2, 100)
-        person, item, city, day = (rng.choice(part) for part in words)
-        document = f"{person} bought {count} {item} in {city} on {day}."
-        rows.append(
-            (query := f"On {day}, a shop in {city} sold {count} {item} to {person}.", document, query, document)
-        )
-    return from_pairs("templated", ((*row, True) for row in rows))
-
-
 SEARCHES: Mapping[str, Callable[[str | None], RetrievalData]] = {
     "quora": load_quora,
     "pydocs": lambda _: load_pydocs(),
-    **{f"wikipedia-{count}": partial(_wikipedia, count) for count in (7000, 15000, 30000)},
+    "wikipedia-7000": partial(_wikipedia, 7000),
     "mrpc": mrpc.search,
     "snli": _snli,
-    "sts": _sts,
-    "templated": _templated,
 }
 """Retrieval data by name; each is called with the folder to look in."""

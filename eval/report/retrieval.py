@@ -144,24 +144,8 @@ def rerank_table(run: Run) -> Table | None:
     return Table(["data", "encoder", "pooling", "whitening", *measures, "ms/query"], lines, 4, caption)
 
 
-def published_table(run: Run) -> Table | None:
-    """Published figures and this run's, or None if no row has the same setting."""
-    matches = run.header.published
-    cells = []
-    for match in matches:
-        for setting, source, figures in ((match.setting, match.source, match.published), ("", "this run", match.ours)):
-            numbers = (number(figures[name], 4) for name in ("mrr_at_10", "time_ms", "memory_gib"))
-            cells.append([setting, source, *numbers])
-    if not cells:
-        return None
-    caption = "Published figures of the same settings; times are of other machines."
-    sources = list(dict.fromkeys(f"{match.source}: {match.citation}, on {match.note}" for match in matches))
-    groups = [i // 2 for i in range(len(cells))]
-    return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
-
-
-TABLES = {view.__name__: view for view in (quality_table, encoder_table, cost_table, rerank_table, published_table)}
+TABLES = {view.__name__: view for view in (quality_table, encoder_table, cost_table, rerank_table)}
 VIEWS = views.Views(
-    {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
+    {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table},
     {},
 )

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from configs.settings import BEIR, Codes, FewRows, Hybrid
-from eval import beir, codes, few_rows, hybrid
+from configs.settings import BEIR, Codes, Hybrid
+from eval import beir, codes, hybrid
 from eval.report.codes import GAMMAS, regrets
 from eval.runs import Run
 from eval.searches import load_search
@@ -77,18 +77,8 @@ def test_regret_is_what_the_best_gamma_has_more(finished):
         assert min(of_gamma[size] for of_gamma in lost.values()) == 0
 
 
-def test_the_more_rows_the_better_the_code(finished):
-    run = finished(few_rows, FewRows(), rows="20,0", bytes="8")
-    assert [(row.n_fit > 20, row.shrinkage) for row in run.rows] == [
-        (many, shrinkage) for many in (False, True) for shrinkage in ("none", "nonlinear")
-    ]
-    few, shrunk, many, _ = (row.share for row in run.rows)
-    assert few < shrunk < many
-    assert few_rows.codes_table(run).rows[0][2] == f"{100 * few:.1f} → {100 * shrunk:.1f}"
-
-
 def test_both_together_find_what_words_find(finished):
-    run = finished(hybrid, Hybrid(), bytes="0,8", single_queries=3)
+    run = finished(hybrid, Hybrid(), bytes="0,8")
     for size in (0, 8):
         vectors, words, both = (row for row in run.rows if row.bytes == size)
         assert vectors.ndcg_versus == {"value": 0.0, "low": 0.0, "high": 0.0}
