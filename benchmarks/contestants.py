@@ -123,12 +123,12 @@ def onnx_session(job: Job, spinning: str = "1") -> Callable[[Mapping[str, np.nda
     return lambda feed: session.run(None, dict(feed))[0]
 
 
-def openvino_session(job: Job, precision: str = "f32") -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+def openvino_session(job: Job) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
     """OpenVINO on the same graph; it computes in bfloat16 if it is not told otherwise."""
     import openvino
 
     core = openvino.Core()
-    hints = {"INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"}
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
     compiled = core.compile_model(core.read_model(exported(job)), "CPU", hints)
     return lambda feed: compiled(feed)[0]
 
@@ -215,7 +215,6 @@ ENCODERS = {
     f"{PEER}, backend openvino": Contestant(functools.partial(sentence_transformers, backend="openvino"), large=True),
     "ONNX Runtime": Contestant(length_sorted(onnx_session), exact=True, large=True),
     "OpenVINO float32": Contestant(length_sorted(openvino_session), exact=True, large=True),
-    "OpenVINO bfloat16": Contestant(length_sorted(openvino_session, precision="bf16"), large=True),
 }
 # One text at a time, to a vector of unit length.
 SINGLE: dict[str, Callable[[Job], Encode]] = {

@@ -2,8 +2,7 @@
 
     python -m benchmarks.databases [--encoders jaxwhiten-tiny] [--data pydocs,quora] [--databases …] [--bytes 48]
 
-Every database is the real engine, opened, filled and asked by the code that `jaxwhiten export` writes; pgvector also
-with `halfvec` and SQLite with `int8` in the place of bits. The maps:
+Every database is the real engine, opened, filled and asked by the code that `jaxwhiten export` writes. The maps:
 `raw`, all columns of the encoder; `truncated`, the first that fit; `PCA`, centred and rotated to the axes of largest
 variance, and cut; `random rotation`; and `head`, what `jaxwhiten export` puts in front. Statistics are fitted on the
 documents. A map is left out where its vectors would take other bytes, or would be those of another map.
@@ -18,7 +17,6 @@ import contextlib
 import functools
 import importlib.metadata
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -69,29 +67,6 @@ class Databases(Config):
     databases: str = setting("", "names of jaxwhiten.export.DATABASES; empty for all")
     bytes: str = setting("24,48,96", "of a vector")
     queries: int = setting(600, "of those with gold, spread evenly")
-
-
-# Databases that store another type than bits, compared by cosine: the type, its bits, and what is stored of a vector.
-TYPES = {
-    "pgvector halfvec": ("halfvec", 16, "str(vector.tolist())"),
-    "sqlite-vec int8": ("int8", 8, "(vector * (127 / abs(vector).max())).round().astype(np.int8).tobytes()"),
-}
-OTHERS = {
-    name: databases.DATABASES[name.split()[0]]._replace(quantiser=type, bits=bits)
-    for name, (type, bits, _) in TYPES.items()
-}
-
-
-def code_of(database: str, columns: int, size: int) -> str:
-    """The code that `jaxwhiten export` writes, for one of `TYPES` with its words replaced."""
-    code = databases.code_of(database.split()[0], columns, size)
-    if database not in TYPES:
-        return code
-    type, _, stored = TYPES[database]
-    code = re.sub(r'return (""\.join|np\.packbits).*', lambda _: f"return {stored}", code).replace("<~>", "<=>")
-    for old in ("vector bit", "::bit", "vec_bit"):
-        code = code.replace(old, old.replace("bit", type))
-    return code.replace(f"[{columns}]", f"[{columns}] distance_metric=cosine")
 
 
 def mapped(
@@ -151,7 +126,7 @@ def in_database(database: str, size: int, x: np.ndarray, search: Callable[[Searc
     """What `search` makes of a database with these vectors; bytes of a vector in it, and seconds to fill it."""
     recipe = types.ModuleType("recipe")
     vars(recipe).update(SPACE="{}", check=lambda *_: None)  # as the head of the written code has them
-    exec(code_of(database, x.shape[1], size), vars(recipe))
+    exec(databases.code_of(database, x.shape[1], size), vars(recipe))
     with place_of(database) as path:
         start = time.perf_counter()
         db = recipe.connect(path)
@@ -232,7 +207,6 @@ def compared(task: Task, names: list[str], sizes: list[int]) -> Iterator[harness
 
 def measure(config: Databases) -> Iterator[harness.Row]:
     """Every encoder on every data set."""
-    databases.DATABASES.update(OTHERS)
     names = config.databases.split(",") if config.databases else list(databases.DATABASES)
     yield harness.Facts(engines={name: importlib.metadata.version(name) for name in PACKAGES})
     for encoder in config.encoders.split(","):

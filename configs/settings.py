@@ -164,7 +164,6 @@ class Whitened(Evaluation):
     gamma: str = _knob("gamma")
     shrinkage: str = _knob("shrinkage")
     eigenvalue_floor: str = _knob("eigenvalue_floor")
-    baselines: str = setting("", "controls without the encoder, fitted like the whitenings: tfidf, bm25; empty: none")
     max_length: int = setting(64, "tokens, special tokens counted, as in the paper; 0 for the model folder's own limit")
     batch_size: int = setting(0, "sentences per batch at most; 0 leaves it to the encoder")
 
@@ -184,6 +183,7 @@ class STS(Whitened):
     methods: str = setting(
         "", "methods other than whitening, by their names in eval.methods, fitted like target; empty for none"
     )
+    baselines: str = setting("", "controls without the encoder, fitted like the whitenings: tfidf, bm25; empty: none")
     tasks: str = setting(SEVEN_TASKS, "or sts_sample, the pairs that ship with the package")
     aggregate: str = setting("wmean", "shown in the table; or mean, all: all three are stored")
     bootstrap: int = setting(1000, "resamples of the bootstrap intervals; 0 for none")
@@ -194,7 +194,6 @@ class STS(Whitened):
 class Retrieval(Whitened):
     """The settings of eval.retrieval."""
 
-    versus: str = setting("", "another model: raw rows are compared with its raw vectors, query by query")
     dataset: str = setting(
         "quora",
         "quora, mrpc, pydocs, a search of eval/searches.py, a folder as BEIR's, or a file (docs/guides/score.md)",
@@ -228,7 +227,7 @@ class Codes(Evaluation):
     gamma: str = setting(
         "auto", "γ of whitenings before the codes, or none; auto: none for fine-tuned encoders, else 1"
     )
-    codes: str = setting("spectrum,scalar,pq,opq,rabitq,turbovec,int8,ubinary", "what is compared")
+    codes: str = setting("spectrum,pq,opq,rabitq,turbovec,int8,ubinary", "what is compared")
     bytes: str = setting("24,48,96", "per vector")
     rescore: int = setting(
         40,

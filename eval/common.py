@@ -17,8 +17,7 @@ from eval import runs
 from eval.data import NLIRows, load_nli
 from eval.encoding import pooling_names
 from eval.runs import Record
-from eval.settings import choices, integers, optional_choices, parameters
-from eval.words import WORDS
+from eval.settings import choices, integers, parameters
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.errors import InputError
@@ -38,7 +37,6 @@ class Settings:
     ks: tuple[int, ...]  # 0 is the full dimension
     out: Path
     data_dir: str | None
-    baselines: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, config: Whitened, extra: tuple[str, ...] = ()) -> Settings:
@@ -52,21 +50,10 @@ class Settings:
             integers("ks", config.ks),
             Path(config.out),
             config.data_dir or None,
-            optional_choices("baselines", config.baselines, tuple(WORDS)),
         )
-        if settings.baselines and settings.whitenings == ("none",):
-            raise InputError(
-                f"config.baselines: {', '.join(settings.baselines)} count words on what a whitening is fitted on; "
-                f"add {' or '.join((*WHITENINGS[1:], *extra))} to config.whitening."
-            )
         if distributed.is_writer():
             make_folder(settings.out)
         return settings
-
-    @property
-    def protocol(self) -> dict[str, dict[str, str]]:
-        """What the header of a run says about them."""
-        return {"words": {name: WORDS[name] for name in self.baselines}} if self.baselines else {}
 
     def load_nli(self) -> NLIRows | None:
         """The NLI rows, or None where no whitening is fitted on them."""

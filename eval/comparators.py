@@ -1,5 +1,5 @@
-"""Codes of others, for comparison with the codes of an index: `pq`, `opq` and `rabitq` of FAISS, those of the package
-`turbovec`, where it is installed, and `scalar`, which rounds every axis by itself.
+"""Codes of others, for comparison with the codes of an index: `pq`, `opq` and `rabitq` of FAISS, and `turbovec` of the
+package of that name, where it is installed.
 
 They are searched after the whitening, by the distance to the decoded vectors. `rabitq` is behind a random rotation, as
 its authors have it, and the rotation of `opq` is trained for as many rounds as FAISS does by default. `turbovec`
@@ -18,7 +18,7 @@ from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import hardware
 
-COMPARATORS = ("scalar", "pq", "opq", "rabitq", "turbovec")
+COMPARATORS = ("pq", "opq", "rabitq", "turbovec")
 # Bytes added to every vector, for the fewest bits a dimension and for more, and the fewest and the most bits.
 _FACTORS = {"rabitq": (8, 20, 1, 9), "turbovec": (4, 4, 2, 4)}
 _SEED = 1234
@@ -38,8 +38,6 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
     Raises:
       InputError: The code does not fit into `size` bytes.
     """
-    if name == "scalar":
-        return "", k, size
     if name in ("pq", "opq"):
         if size > k:
             raise InputError(f"it cuts vectors into {size} parts: they have {k} columns")
@@ -79,49 +77,6 @@ class _TurboVec:
         return 2 - 2 * scores, ids
 
 
-def _nearest(levels: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The number of the nearest of rising levels, for each value."""
-    return np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
-
-
-class _Scalar:
-    """Lloyd-Max levels on each axis, with bits where they lower the error most: the spectrum code before codebooks."""
-
-    def __init__(self, columns: int, size: int) -> None:
-        import faiss
-
-        self._bits = 8 * size
-        self._index = faiss.IndexFlatL2(columns)
-
-    def train(self, x: np.ndarray) -> None:
-        from scipy.special import ndtri
-
-        normal = ndtri((np.arange(1 << 13) + 0.5) / (1 << 13))
-        levels = []
-        errors = []
-        for count in 2 ** np.arange(9):
-            values = normal[(2 * np.arange(count) + 1) * len(normal) // (2 * count)] * 3**0.5  # by Panter and Dite
-            for _ in range(20):
-                nearest = _nearest(values, normal)
-                counts = np.bincount(nearest, minlength=count)
-                values = np.where(counts, np.bincount(nearest, normal, count) / np.maximum(counts, 1), values)
-            levels.append(values)
-            errors.append(np.square(normal - values[_nearest(values, normal)]).mean())
-        gains = -np.diff(errors)[:, None] * x.var(axis=0)
-        chosen = np.argsort(-gains, axis=None, kind="stable")[: self._bits]
-        self._levels = [
-            levels[bits] * spread
-            for bits, spread in zip(np.bincount(chosen % x.shape[1], minlength=x.shape[1]), x.std(axis=0), strict=True)
-        ]
-
-    def add(self, x: np.ndarray) -> None:
-        decoded = [levels[_nearest(levels, column)] for levels, column in zip(self._levels, x.T, strict=True)]
-        self._index.add(np.ascontiguousarray(np.stack(decoded, axis=1), np.float32))
-
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._index.search(queries, k)
-
-
 def _seed(quantizer: Any) -> None:
     """Makes the k-means of a product quantizer repeatable, on any number of rows."""
     quantizer.cp.seed = _SEED
@@ -152,9 +107,7 @@ class Comparator:
         self._chain = (linear, faiss.NormalizationTransform(columns, 2.0))
         self.size = len(documents)
         self._index: Any
-        if name == "scalar":
-            self._index = _Scalar(columns, size)
-        elif name == "turbovec":
+        if name == "turbovec":
             self._index = _TurboVec(columns, int(kind))
         else:
             self._index = faiss.index_factory(columns, kind, faiss.METRIC_L2)

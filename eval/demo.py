@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +22,6 @@ from eval.plotting import COLOURS, new_figure
 from eval.pydocs import load_pydocs
 from eval.report.plots import scale_amounts
 from jaxwhiten import Encoder, scoring
-from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import Index
 from jaxwhiten.whitening import WhiteningWarning
@@ -38,87 +35,20 @@ QUESTIONS = (
 )
 
 
-class Line(NamedTuple):
-    """A form of the documents: its scores, its size for a million documents, and the time of a query."""
-
-    name: str
-    scores: scoring.Row
-    megabytes: float
-    milliseconds: float
-
-
-def compared(encoder: Encoder, data: RetrievalData) -> tuple[list[Line], Index]:
-    """The lines of the table, and an index of the queries in few bytes; every text is encoded once."""
-    vectors: dict[str | None, np.ndarray] = {}
-
-    def encode(model: Encoder, texts: Sequence[str], role: str | None) -> np.ndarray:
-        vectors[role] = model.encode(texts)
-        return vectors[role]
-
-    result = jaxwhiten.evaluate(encoder, data, bytes=SIZES, resamples=1000, encode=encode)
-    documents = vectors["document"]
-    queries = vectors["query"]
-    timed_queries = queries[:1000]  # whose time is taken
-    indexes = {"float32": encoder.index(data.documents, vectors=documents)}
-    for size in SIZES:
-        small = encoder.shrink(documents, bytes=size)
-        indexes[f"{size} bytes"] = small.index(data.documents, vectors=documents)
-
-    raw, *rest = result.rows
-    of_codes = [row for row in rest if row.name == "code"]
-    lines = [
-        Line(
-            name, row, row.bytes, _milliseconds(lambda index=index: index.search(timed_queries, 10), len(timed_queries))
-        )
-        for (name, index), row in zip(indexes.items(), [raw, *of_codes], strict=True)
-    ]
-    counts = scoring.count([*data.documents, *data.queries])
-    for row in (row for row in rest if row.bytes is None):
-        words, stored = scoring.weigh(row.name, counts, counts[: len(documents)])
-        words = words[len(documents) :]
-        stored = stored[: len(documents)]
-        size = stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
-        milliseconds = _milliseconds(
-            lambda words=words, stored=stored: scoring.nearest(words, stored, 10), len(queries)
-        )
-        lines.append(Line(row.name, row, size / len(documents), milliseconds))
-    return lines, encoder.shrink(queries, bytes=SIZES[1]).index(data.queries, vectors=queries)
-
-
-def _milliseconds(search: Callable[[], object], queries: int) -> float:
-    search()  # compiles
-    start = time.perf_counter()
-    search()
-    return 1000 * (time.perf_counter() - start) / queries
-
-
-def table(lines: Sequence[Line]) -> str:
-    """The lines as a table."""
-    text = [f"{'':<10} {'nDCG@10':>8} {'minus float32 (95% CI)':>26} {'MB per million':>15} {'ms per query':>13}"]
-    for name, row, megabytes, milliseconds in lines:
-        change = str(row.versus_raw or "")
-        text.append(
-            f"{name:<10} {row.scores['ndcg_at_10']:8.1f} {change:>26} {megabytes:15,.0f} {milliseconds:13.3f}".rstrip()
-        )
-    return "\n".join(text)
-
-
-def draw(lines: Sequence[Line], path: Path) -> None:
-    """Quality against size: a line for the vectors, a point for each lexical baseline."""
-    groups = [[line for line in lines if line.scores.bytes is not None]]
-    groups += [[line] for line in lines if line.scores.bytes is None]
+def draw(rows: Sequence[scoring.Row], path: Path) -> None:
+    """Quality against size: a line for the vectors and their codes, and lines across for words."""
+    sizes = [row for row in rows if row.bytes is not None and row.name in ("raw", "code")]
     with new_figure(path, 6.4, 3.6) as figure:
         axis = figure.subplots()
-        for group, colour in zip(groups, COLOURS, strict=False):
-            x = [line.megabytes for line in group]
-            y = [line.scores.scores["ndcg_at_10"] for line in group]
-            bounds = np.array([line.scores.intervals["ndcg_at_10"] for line in group]).T
-            axis.errorbar(x, y, np.abs(bounds - y), color=colour, marker="o", ms=5, lw=1.5, capsize=2)
-            for line, *position in zip(group, x, y, strict=True):
-                axis.annotate(line.name, position, (7, -10), textcoords="offset points", fontsize=8, color=colour)
-        axis.margins(x=0.12)
+        x = [row.bytes for row in sizes]
+        y = [row.scores["ndcg_at_10"] for row in sizes]
+        bounds = np.array([row.intervals["ndcg_at_10"] for row in sizes]).T
+        axis.errorbar(x, y, np.abs(bounds - y), color=COLOURS[0], marker="o", ms=5, lw=1.5, capsize=2, label="vectors")
+        for row, colour in zip((row for row in rows if row.bytes is None), COLOURS[1:], strict=False):
+            axis.axhline(row.scores["ndcg_at_10"], ls=":", lw=1.2, color=colour, label=row.name)
         axis.set(xlabel="MB per million documents", ylabel="nDCG@10 × 100, 95% interval")
         axis.set_title("Docstrings found by their first sentences: all-MiniLM-L6-v2 and words")
+        axis.legend()
         scale_amounts(axis)
 
 
@@ -145,9 +75,11 @@ def main() -> None:
         f"{len(data.documents):,} docstrings of Python, each found by its first sentence (48 tokens are read):\n",
         flush=True,
     )
-    lines, index = compared(Encoder.from_pretrained(TUNED, max_length=48, tuned=True), data)
-    draw(lines, picture)
-    print(f"{table(lines)}\n\nPicture: {picture}")
+    encoder = Encoder.from_pretrained(TUNED, max_length=48, tuned=True)
+    result = jaxwhiten.evaluate(encoder, data, bytes=SIZES, resamples=1000)
+    draw(result.rows, picture)
+    print(f"{result}\n\nPicture: {picture}")
+    index = encoder.shrink(data.queries, bytes=SIZES[1]).index(data.queries)
     print(f"\n2. Searching the {index.size:,} first sentences, in {SIZES[1]} bytes each")
     print(answers(index))
     print(

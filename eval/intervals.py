@@ -10,7 +10,6 @@ from configs.settings import Scored
 from eval.aggregates import scores_of, sts_resamples
 from eval.runs import Record
 from eval.tasks import TaskIndex
-from eval.words import TFIDF, matching_fit
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import bootstrap
 
@@ -67,7 +66,7 @@ def with_intervals(rows: Sequence[Record], samples: Mapping[str, np.ndarray], ag
     """Adds intervals of one aggregate to rows, from the resamples of `resampled`: for every task and for their mean.
 
     Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
-    in `versus_raw`. `versus_words` is the difference to TF-IDF fitted on the same texts; raw rows use the first TF-IDF.
+    in `versus_raw`.
     """
     scores = [scores_of(row, aggregate) for row in rows]
 
@@ -84,13 +83,12 @@ def with_intervals(rows: Sequence[Record], samples: Mapping[str, np.ndarray], ag
         return by_name
 
     raw = {row.pooling: number for number, row in enumerate(rows) if row.whitening == "none"}
-    words = {row.whitening: number for number, row in enumerate(rows) if row.pooling == TFIDF}
     complete = []
     for number, row in enumerate(rows):
         by_name = estimates(number)
-        bases = (raw.get(row.pooling), matching_fit(words, row.whitening))
-        versus, versus_words = (None if base in (None, number) else estimates(number, base) for base in bases)
+        base = raw.get(row.pooling)
+        versus = None if base in (None, number) else estimates(number, base)
         tasks = {name: task.but(low=by_name[name].low, high=by_name[name].high) for name, task in row.tasks.items()}
-        intervals = {"average_interval": by_name["average"], "versus_raw": versus, "versus_words": versus_words}
+        intervals = {"average_interval": by_name["average"], "versus_raw": versus}
         complete.append(Record(row | intervals, tasks=Record(tasks)))
     return complete

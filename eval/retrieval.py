@@ -9,7 +9,6 @@ each its share, and the first one searches and writes.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import itertools
 import logging
@@ -33,13 +32,11 @@ from eval.machine import peak_memory
 from eval.report.retrieval import TABLES, VIEWS
 from eval.runs import Record, Run
 from eval.searches import load_search
-from eval.settings import NO_WHITENING, RAW, choices, row_fields, setting_name
-from eval.words import TFIDF, fits, matching_fit, weigh
+from eval.settings import RAW, choices, row_fields, setting_name
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.runtime import distributed
-from jaxwhiten.scoring import count, nearest
 from jaxwhiten.search import Index, build_index
 
 BACKENDS = ("faiss-flat", "jax", *OPTIONS)
@@ -99,9 +96,6 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     data = load_search(config.dataset, settings.data_dir)
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
-    baseline = None
-    if config.versus:
-        baseline = Encoder.from_pretrained(config.versus, max_length=config.max_length or None)
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
     searches = Searches.of(config, data)
@@ -112,111 +106,32 @@ def evaluator(config: Retrieval) -> Iterator[Run]:
     number = {text: i for i, text in enumerate(dict.fromkeys(itertools.chain(data.documents, data.queries)))}
     store = EmbeddingStore(config.cache or None)
     raw = encode(encoder, list(number), poolings, store=store)
-    texts = list(number)
     moments = {}
     if nli is not None:
-        texts += nli.sentences
         moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
     seconds = time.perf_counter() - encoding
     encoded_in = common.encoding(seconds, len(number), nli, note="what is in the cache is not encoded again")
     if not distributed.is_writer():
         return
 
-    run = Run(make_header(config, encoder, searches, encoded_in, settings))
+    run = Run(make_header(config, encoder, searches, encoded_in))
     yield run
     documents, queries = ([number[text] for text in side] for side in (data.documents, data.queries))
-    bases = Bases(config)
-    for row, ranks in word_rows(settings, texts, len(number), documents, queries, data):
-        run.rows.append(bases.compared(row, ranks))
-    if baseline is not None:
-        versus = store.encode(baseline, list(number))
-        _, ids = build_index(versus[documents], "jax").search(versus[queries], min(FIRST + 1, len(documents)))
-        ranks = metrics.reciprocal_ranks(data.others(ids), data.gold, FIRST)
-        bases.raw = dict.fromkeys(itertools.product(poolings, searches.backends), ranks)
+    bases: dict[tuple[str, str], np.ndarray] = {}  # reciprocal ranks of raw vectors, by pooling and index
     notes = Notes()
     for pooling in poolings:
         vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
         for whitening in settings.whitenings:
             for setting, fitted in whitened(whitening, vectors, moments.get(pooling), settings, ks[pooling], notes):
                 for row, index, ranks in score(setting, fitted, vectors, searches):
-                    run.rows.append(bases.compared(row, ranks))
+                    base = bases.get((pooling, row.backend))
+                    run.rows.append(Record(row | intervals(ranks, base, config.bootstrap, config.seed)))
+                    if whitening == "none":
+                        bases[pooling, row.backend] = ranks
                     for note in index.notes:
                         notes.add(note, row.backend, pooling)
                     run = run.with_header(warnings=notes.texts())
                     yield run
-
-
-@dataclass
-class Bases:
-    """The ranks that others are compared with: of raw vectors by pooling and index, and of TF-IDF by its fit."""
-
-    config: Retrieval
-    raw: dict[tuple[str, str], np.ndarray] = dataclasses.field(default_factory=dict)
-    words: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-
-    def compared(self, row: Record, ranks: np.ndarray) -> Record:
-        """The row with the interval of its MRR and its paired differences; a raw row and TF-IDF become bases."""
-        key = row.pooling, row.backend
-        words = None
-        if row.pooling != TFIDF:
-            words = matching_fit(self.words, row.whitening)
-        fields = intervals(ranks, self.raw.get(key), self.config.bootstrap, self.config.seed, words)
-        if row.pooling == TFIDF:
-            self.words[row.whitening] = ranks
-        elif row.whitening == "none":
-            self.raw[key] = ranks
-        return Record(row | fields)
-
-
-def word_rows(
-    settings: Settings,
-    texts: Sequence[str],
-    searched: int,
-    documents: Sequence[int],
-    queries: Sequence[int],
-    data: RetrievalData,
-) -> Iterator[tuple[Record, np.ndarray]]:
-    """Rows of the baselines of words, fitted like the whitenings, with the reciprocal rank of each query with gold.
-
-    The first `searched` texts are searched; documents and queries are their numbers.
-    """
-    counts = count(texts) if settings.baselines else None
-    for name in settings.baselines:
-        fitted_on: dict[str, Sequence[int]] = {DOCUMENTS: documents}  # as BM25 is defined
-        if name != "bm25":
-            rows_by_fit = fitted_on | {"target": [*documents, *queries]}
-            fitted_on = fits(settings.whitenings, rows_by_fit, searched, len(texts))
-        for whitening, rows in fitted_on.items():
-            started = time.perf_counter()
-            as_queries, as_documents = weigh(name, counts, counts[rows])
-            stored = as_documents[documents]
-            built = time.perf_counter()
-            ids = data.others(nearest(as_queries[queries], stored, min(DEEP + 1, len(documents))))[:, :DEEP]
-            seconds = time.perf_counter() - built
-            ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
-            row = Record(
-                NO_WHITENING | quality(ids, ranks, data.gold),
-                model="words",
-                pooling=name,
-                whitening=whitening,
-                k=counts.shape[1],
-                n_fit=len(rows),
-                transductive=whitening == "target",
-                backend="sparse",
-                options=Record(),
-                index_recall_at_10=1.0,
-                time_ms=1000 * seconds / len(queries),
-                queries_per_second=len(queries) / seconds,
-                single_p50_ms=math.nan,
-                single_p99_ms=math.nan,
-                memory_gib=(size := stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes) / 2**30,
-                index_bytes=size,
-                build_seconds=built - started,
-                peak_rss_gb=peak_memory(),
-                reranked=None,
-            )
-            say(f"{setting_name(row)}: MRR@10 {row.mrr_at_10:.4f}")
-            yield row, ranks
 
 
 def whitened(
@@ -285,12 +200,12 @@ def score(
 
 
 def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str, Any]:
-    """The quality figures of a row, without what `Bases` compares."""
+    """The quality figures of a row, without their intervals."""
     return {
         "mrr_at_10": float(ranks.mean()) if len(ranks) else math.nan,
         **{f"recall_at_{k}": metrics.recalls(ids, gold, k).mean() for k in (1, 10, 100)},
         "ndcg_at_10": metrics.discounted_gains(ids, gold, 10).mean(),
-        **dict.fromkeys(("mrr_interval", "versus_raw", "versus_words")),
+        **dict.fromkeys(("mrr_interval", "versus_raw")),
     }
 
 
@@ -318,20 +233,15 @@ def rerank(ids: np.ndarray, searches: Searches, reranker: CrossEncoder) -> Recor
     )
 
 
-def intervals(
-    ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int, words: np.ndarray | None = None
-) -> dict[str, Record]:
-    """The MRR with its bootstrap interval and, given the ranks of the raw row or of TF-IDF, the paired differences."""
+def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> dict[str, Record]:
+    """The MRR with its bootstrap interval and, given the ranks of the raw row, the paired difference."""
     if not resamples or not len(ranks):
         return {}
-    bases = {"versus_raw": raw, "versus_words": words}
-    compared = {"mrr_interval": ranks} | {name: ranks - base for name, base in bases.items() if base is not None}
+    compared = {"mrr_interval": ranks} | ({} if raw is None else {"versus_raw": ranks - raw})
     return {name: estimate(values, resamples, seed) for name, values in compared.items()}
 
 
-def make_header(
-    config: Retrieval, encoder: Encoder, searches: Searches, encoding: Record, settings: Settings
-) -> Record:
+def make_header(config: Retrieval, encoder: Encoder, searches: Searches, encoding: Record) -> Record:
     """The header of the run."""
     data = searches.data
     return common.make_header(
@@ -349,7 +259,6 @@ def make_header(
             "single": f"{len(searches.single):,} queries one after another",
             "memory": "documents × k × 4 bytes / 2^30",
             "target": f"fitted on documents and queries; {DOCUMENTS}: fitted on these alone",
-            **settings.protocol,
         },
     )
 

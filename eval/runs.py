@@ -294,10 +294,7 @@ def over_seeds(runs: Sequence[Run], name: str) -> Run:
     """A run whose rows are those of several: means of their figures, and the widest of their intervals."""
     name = f"{name}, {len(runs)} seed{'s' * (len(runs) > 1)}"
     rows = [_joined(group).but(model=name) for group in zip(*(run.rows for run in runs), strict=True)]
-    arguments = runs[0].header.arguments
-    if "versus" in arguments:
-        arguments = arguments.but(versus=re.sub(r"-\d+(?=/|$)", "", arguments.versus))
-    return Run(runs[0].header.but(arguments=arguments), rows)
+    return Run(runs[0].header, rows)
 
 
 def _joined(values: Sequence[Any], combine: Any = fmean) -> Any:

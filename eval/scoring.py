@@ -62,7 +62,6 @@ class _Tally:
             tasks=self.tasks,
             average_interval=None,
             versus_raw=None,
-            versus_words=None,
         )
         return row, self.similarities
 

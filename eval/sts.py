@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from configs import launch
 from configs.settings import STS
 from eval import common, published
@@ -27,7 +29,7 @@ from eval.runs import Record, Run
 from eval.scoring import Scored, fit, score, score_method, score_words
 from eval.settings import choices, optional_choices
 from eval.tasks import Encoded, TaskIndex, index_sentences
-from eval.words import fits
+from eval.words import WORDS
 from jaxwhiten import Encoder
 from jaxwhiten.runtime import distributed
 from jaxwhiten.scoring import count
@@ -42,6 +44,7 @@ def evaluator(config: STS) -> Iterator[Run]:
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
     (aggregate,) = choices("aggregate", [config.aggregate], AGGREGATES)
     methods = optional_choices("methods", config.methods, tuple(METHODS))
+    baselines = optional_choices("baselines", config.baselines, tuple(WORDS))
 
     # Data and model are read, and every setting checked, before anything slow starts.
     tasks = [load_sts(name, settings.data_dir) for name in task_names]
@@ -63,11 +66,11 @@ def evaluator(config: STS) -> Iterator[Run]:
     if not distributed.is_writer():
         return
 
-    run = Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in, settings))
+    run = Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in, baselines))
     yield run
     notes = Notes()
     similarities = []
-    for row, similarity in word_rows(settings, sentences, nli, indices):
+    for row, similarity in word_rows(baselines, whitenings, sentences, nli, indices):
         run.rows.append(row)
         similarities.append(similarity)
     gamma = max(parameters["gamma"] for parameters in settings.parameters)
@@ -93,15 +96,20 @@ def evaluator(config: STS) -> Iterator[Run]:
 
 
 def word_rows(
-    settings: Settings, sentences: list[str], nli: NLIRows | None, tasks: Sequence[TaskIndex]
+    baselines: Sequence[str],
+    whitenings: Sequence[str],
+    sentences: list[str],
+    nli: NLIRows | None,
+    tasks: Sequence[TaskIndex],
 ) -> Iterator[Scored]:
     """Rows of the baselines of words, fitted like the whitenings."""
     texts = list(sentences)
     if nli is not None:
         texts += nli.sentences
     counts = count(texts)
-    for name in settings.baselines:
-        fitted_on = fits(settings.whitenings, {"target": None}, len(sentences), len(texts))
+    by_name = {"target": None, "nli": np.arange(len(sentences), len(texts))}
+    fitted_on = {name: by_name[name] for name in whitenings if name in by_name}
+    for name in baselines:
         yield from score_words(name, counts, tasks, fitted_on)
 
 
@@ -119,7 +127,7 @@ def make_header(
     aggregate: str,
     nli: NLIRows | None,
     encoding: Record,
-    settings: Settings,
+    baselines: Sequence[str],
 ) -> Record:
     """The header of the run."""
     fitted_on = {"target": "fitted on both sides of all scored pairs of the task, all splits"}
@@ -148,7 +156,7 @@ def make_header(
             "similarity": "cosine",
             "whitening": fitted_on,
             "methods": "fitted as target",
-            **settings.protocol,
+            **({"words": {name: WORDS[name] for name in baselines}} if baselines else {}),
         },
         nli=summary,
     )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Adapters on Quora's duplicates beside full fine-tuning, each kind with its rate, for equal steps; then search among
-# the questions held out, beside the untuned encoder and beside full fine-tuning.
+# the questions held out.
 #
 #   experiments/adapters.sh [KIND:RATE:POOLING ...]
 #
@@ -25,11 +25,8 @@ for seed in ${SEEDS:-0 1 2}; do
     out=runs/adapter/$kind-$seed
     python -m train.sbert --config "configs/adapter.py:$kind" --config.data.file="$pairs" --config.seed="$seed" \
       --config.learning_rate="$rate" --config.output="$out"
-    for beside in untuned:jaxwhiten-tiny "full:runs/adapter/full-$seed/model"; do
-      held_out "$out" --config.model="$out/model" --config.poolings="$pooling" --config.versus="${beside#*:}" \
-        --config.out="$out-beside-${beside%%:*}"
-    done
+    held_out "$out" --config.model="$out/model" --config.poolings="$pooling" --config.out="$out-held-out"
   done
   held_out "runs/adapter/full-$seed" --config.model=jaxwhiten-tiny --config.poolings=mean \
-    --config.baselines=tfidf,bm25 --config.out="runs/adapter/untuned-$seed"
+    --config.out="runs/adapter/untuned-$seed"
 done

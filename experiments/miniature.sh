@@ -14,8 +14,7 @@ python -m eval.sts --config configs/miniature.py --config.model=runs/nli-small/m
 for setting in raw:jaxwhiten-tiny nli:runs/nli-small/model; do
   for data in mrpc pydocs "quora:$pairs"; do
     python -m eval.retrieval --config configs/quora.py --config.poolings=first_last_avg,layers:0 --config.backends=faiss-flat \
-      --config.ks=0,128,64 --config.baselines=tfidf,bm25 \
-      --config.whitening=none,target,documents --config.model="${setting#*:}" --config.dataset="${data#*:}" \
+      --config.ks=0,128,64 --config.whitening=none,target,documents --config.model="${setting#*:}" --config.dataset="${data#*:}" \
       --config.out="runs/miniature/${setting%%:*}-${data%%:*}"
   done
 done

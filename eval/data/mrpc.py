@@ -1,4 +1,4 @@
-"""MRPC, paraphrases from news: pairs for `eval.classification`, and a search.
+"""MRPC, paraphrases from news, as a search.
 
 References:
   Dolan & Brockett 2005, "Automatically constructing a corpus of sentential paraphrases".
@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from eval.data.lines import read_lines
 from eval.data.protocol import data_folder
-from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
+from jaxwhiten.datasets import RetrievalData, from_pairs
 from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike
 
@@ -23,16 +21,8 @@ _MRPC_HEADER = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
 _MRPC_FOLDERS = ("MRPC", "downstream/MRPC", "data/downstream/MRPC", "")
 
 
-def load_mrpc(data_dir: PathLike | None = None) -> dict[str, Pairs]:
-    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0. `data_dir` is SentEval-style."""
-    splits = {}
-    for split, rows in _mrpc_splits(data_dir):
-        label = np.array([row[4] for row in rows], np.float64)
-        splits[split] = Pairs([row[2] for row in rows], [row[3] for row in rows], label, [split] * len(rows))
-    return splits
-
-
-def _mrpc_splits(data_dir: PathLike | None) -> Iterator[tuple[str, list[Row]]]:
+def search(data_dir: PathLike | None) -> RetrievalData:
+    """Train and test joined; the first sentences are the queries and the second sentences the documents."""
     root = data_folder(data_dir)
     folders = []
     if root:
@@ -44,8 +34,8 @@ def _mrpc_splits(data_dir: PathLike | None) -> Iterator[tuple[str, list[Row]]]:
             " `data_dir` or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs,"
             " which needs no files."
         )
-    for name, count in MRPC_FILES.items():
-        yield name.removesuffix(".txt").rpartition("_")[2], list(_mrpc_rows(folder / name, count))
+    rows = (row for name, count in MRPC_FILES.items() for row in _mrpc_rows(folder / name, count))
+    return from_pairs("mrpc", rows)
 
 
 def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:
@@ -59,8 +49,3 @@ def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:
         yield fields[1], fields[2], fields[3].strip(), fields[4].strip(), fields[0] == "1"
     if len(lines) - 1 != count:
         raise DataError(f"{path}, line {len(lines)}: {len(lines) - 1} rows, expected {count}; the file is truncated.")
-
-
-def search(data_dir: PathLike | None) -> RetrievalData:
-    """Train and test joined; the first sentences are the queries and the second sentences the documents."""
-    return from_pairs("mrpc", (row for _, rows in _mrpc_splits(data_dir) for row in rows))

@@ -13,7 +13,6 @@ from eval.report.table import (
     bounds,
     change,
     figure,
-    model_name,
     number,
     table,
 )
@@ -68,45 +67,15 @@ def quality_table(run: Run) -> Table:
             "its interval": lambda row: bounds(row.mrr_interval, 4),
         }
         first["vs. raw"] = lambda row: change(row.versus_raw, 4) or number(None)
-        if any(row.versus_words for row in run.rows):
-            first["vs. words"] = lambda row: change(row.versus_words, 4) or number(None)
         figures = {**first, **figures}
         caption += (
             f" Intervals: {header.level:.0%} bootstrap over queries; {SIGNIFICANT}: the interval of the paired "
             "difference to the raw vectors of the same pooling and index leaves out 0."
-            + " Vs. words: the same to TF-IDF, its idf counted on what the whitening was fitted on."
-            * ("vs. words" in first)
         )
-    poolings = {row.pooling for row in run.rows}
-    caption += "".join(f" {name}: {text}." for name, text in protocol.get("words", {}).items() if name in poolings)
     notes = []
     if any(row.transductive for row in run.rows):
         notes = [TRANSDUCTIVE_NOTE]
     return _table(run, figures, caption, notes=[*notes, *header.warnings])
-
-
-def encoder_table(run: Run) -> Table:
-    """MRR@10 per row with the encoder's name and any paired difference, for tables that join several runs.
-
-    Raw rows are compared with the encoder that the config names, whitened rows with raw vectors of the same encoder.
-    """
-
-    def baseline(row: Record) -> str:
-        model = run.header.arguments.get("versus", "") if row.whitening == "none" else row.model
-        if row.versus_raw:
-            return model_name(model)
-        return ""
-
-    columns: Columns = {
-        "encoder": lambda row: model_name(row.model),
-        "whitening": label,
-        "k": "k",
-        "MRR@10": figure("mrr_at_10", 4),
-        "its interval": lambda row: bounds(row.mrr_interval, 4),
-        "paired difference": lambda row: _difference(row.versus_raw) if row.versus_raw else "",
-        "to": baseline,
-    }
-    return table(run.rows, columns, 3, quality_table(run).caption)
 
 
 def _difference(gain: Record) -> str:
@@ -144,7 +113,7 @@ def rerank_table(run: Run) -> Table | None:
     return Table(["data", "encoder", "pooling", "whitening", *measures, "ms/query"], lines, 4, caption)
 
 
-TABLES = {view.__name__: view for view in (quality_table, encoder_table, cost_table, rerank_table)}
+TABLES = {view.__name__: view for view in (quality_table, cost_table, rerank_table)}
 VIEWS = views.Views(
     {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table},
     {},

@@ -122,27 +122,18 @@ def difference_table(run: Run) -> Table | None:
 
     None for a run without bootstrap, or without raw rows to compare with.
     """
-    return _differences(run, "versus_raw", f"the raw vectors of the same pooling, {run.header.aggregate}")
-
-
-def words_table(run: Run) -> Table | None:
-    """The difference of each setting to TF-IDF fitted on the same texts; None for a run without that baseline."""
-    baseline = "TF-IDF whose idf is counted on the texts that the whitening was fitted on"
-    return _differences(run, "versus_words", baseline)
-
-
-def _differences(run: Run, field: str, baseline: str) -> Table | None:
     header = run.header
-    rows = [row for row in run.rows if row[field] is not None]
+    rows = [row for row in run.rows if row.versus_raw is not None]
     if not rows:
         return None
     caption = (
-        f"Difference to {baseline}. {SIGNIFICANT}: its {header.level:.0%} interval leaves out 0 (paired bootstrap, "
+        f"Difference to the raw vectors of the same pooling, {header.aggregate}. "
+        f"{SIGNIFICANT}: its {header.level:.0%} interval leaves out 0 (paired bootstrap, "
         f"{header.resamples:,} resamples of the pairs within each subset)."
     )
 
     def difference(row: Record, name: str) -> Record:
-        estimate: Record = row[field][name]
+        estimate: Record = row.versus_raw[name]
         return estimate
 
     names = scored(header)
@@ -168,12 +159,11 @@ def published_table(run: Run) -> Table | None:
     return Table(["setting", "source", "", *tasks], cells, 3, caption, sources, groups)
 
 
-TABLES = {view.__name__: view for view in (sts_table, average_table, difference_table, words_table, published_table)}
+TABLES = {view.__name__: view for view in (sts_table, average_table, difference_table, published_table)}
 VIEWS = views.Views(
     {
         "Scores": sts_table,
         "Against the raw vectors": difference_table,
-        "Against words alone": words_table,
         "Published": published_table,
     },
     {"score_by_k.png": (plot_scores, "Score against the dimension kept")},

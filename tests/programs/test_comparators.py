@@ -26,7 +26,6 @@ def vectors():
         pytest.param("opq", 4, marks=pytest.mark.slow),
         ("rabitq", 12),
         ("rabitq", 30),
-        ("scalar", 8),
     ],
 )
 def test_a_comparator_has_its_bytes_and_finds_the_nearest(name, size, vectors, capfd):
@@ -35,10 +34,7 @@ def test_a_comparator_has_its_bytes_and_finds_the_nearest(name, size, vectors, c
     assert size - 2 <= index.bytes <= size
     inner = index._index
     inner = faiss.downcast_index(inner.index) if isinstance(inner, faiss.IndexPreTransform) else inner
-    if name == "scalar":
-        assert sum(np.log2(len(levels)) for levels in inner._levels) == 8 * size
-    else:
-        assert inner.sa_code_size() == index.bytes
+    assert inner.sa_code_size() == index.bytes
     scores, ids = index.search(queries, 5, prepared=False)
     assert (ids[:, 0] == np.arange(50)).mean() > 0.7
     assert np.abs(scores).max() < 1.5

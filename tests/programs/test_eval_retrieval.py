@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from configs import quora
-from eval import measure, published, retrieval
+from eval import measure, retrieval
 from eval.data import read_quora
 from eval.intervals import bootstrap_mean
-from eval.runs import Record, Run
+from eval.runs import Run
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import discounted_gains, recalls, reciprocal_ranks
@@ -125,17 +125,14 @@ def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_
 
 
 def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
-    config.update({"baselines": "tfidf,bm25", "whitening": "none,target,documents"})
+    config.update({"whitening": "none,target,documents"})
     retrieval.main(config)
     first = Run.load(config.out)
-    assert [(row.pooling, row.whitening, row.k, row.backend) for row in first.rows[3:]] == [
+    assert [(row.pooling, row.whitening, row.k, row.backend) for row in first.rows] == [
         ("cls", whitening, k, backend)
         for whitening, k in [("none", 32), *[(w, k) for w in ("target", "documents") for k in (32, 8)]]
         for backend in ("faiss-ivf", "faiss-flat")
     ]
-    words = [("tfidf", "target"), ("tfidf", "documents"), ("bm25", "documents")]
-    assert [(row.pooling, row.whitening) for row in first.rows[:3]] == words
-    assert first.rows[0].mrr_at_10 > 0.5  # duplicates are the same words in another order
     assert "MRR@10" in capsys.readouterr().out
     monkeypatch.setattr("jaxwhiten.encoding.store.together", lambda *_, **__: pytest.fail("encoded again"))
     retrieval.main(config)
@@ -164,15 +161,3 @@ def test_recall_counts_ties_as_found():
     assert exact.recall(np.array([[2, 1]])) == 1
     assert exact.recall(np.array([[2, 3]])) == 0.5
     assert exact.recall(np.array([[-1, 2]])) == 0.5
-
-
-def test_published_figures_are_those_of_the_same_setting_only():
-    row = Record(model="hub/bert-base-uncased", pooling="first_last_avg", whitening="target", k=256, transductive=True)
-    row |= {"beta": 1.0, "gamma": 1.0, "further": None, "backend": "faiss-ivf", "options": {"nlist": 1024, "nprobe": 5}}
-    row |= {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
-    dataset = Record(name="quora", documents=299_364, queries=290_654)
-    (match,) = published.compare_retrieval([row], dataset)
-    assert match.published == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
-    for change in ({"pooling": "mean"}, {"gamma": 0.5}, {"backend": "faiss-flat"}, {"options": {"nlist": 1024}}):
-        assert published.compare_retrieval([row.but(**change)], dataset) == []
-    assert published.compare_retrieval([row], dataset.but(documents=1000)) == []
