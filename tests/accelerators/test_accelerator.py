@@ -27,6 +27,6 @@ def test_it_runs_on_a_cpu(minilm, tmp_path):
     assert combined[1:] == [{"part": name, **row} for name, of_part in rows.items() for row in of_part]
     for row in rows["parity"]:
         assert row["largest_difference"] < (1e-4 if row["vectors"].startswith("float32") else 5e-2)
-    [row] = rows["codes"]
-    assert row["same_neighbours"] > 0.99
-    assert min(row["queries_per_second"].values()) > 0
+    for row in rows["codes"]:
+        assert row["same_neighbours"] > 0.99
+        assert min(row["milliseconds"].values()) > 0

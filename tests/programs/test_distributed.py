@@ -13,15 +13,11 @@ import numpy as np
 import pytest
 
 from configs import defaults
-from eval.data import load_nli
 from eval.data.protocol import TASK_SPECS
-from eval.encoding import nli_moments
 from eval.runs import Run
-from jaxwhiten import Encoder, Moments
-from jaxwhiten.runtime.distributed import share_of
+from jaxwhiten import Encoder
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
-from tests.programs import exchange
 from tests.programs.runs import WORDS, steps_of, write_table
 from tests.programs.test_eval_sts import data_dir  # noqa: F401 (a fixture)
 from train import sbert
@@ -87,41 +83,6 @@ def finish(processes):
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [4])
-def test_arrays_pass_between_processes_bit_for_bit(count, tiny_model, data_dir, cache, tmp_path):  # noqa: F811
-    script = ROOT / "tests" / "programs" / "exchange.py"
-    finish(start(count, [script, tiny_model, data_dir, tmp_path, "{where}"], cache))
-    arrays = [dict(np.load(tmp_path / f"{index}.npz")) for index in range(count)]
-    for name in arrays[0]:
-        assert all(other[name].tobytes() == arrays[0][name].tobytes() for other in arrays), name
-    first = arrays[0]
-    for dtype in (np.float32, np.float64, np.int64):
-        whole = np.concatenate([exchange.rows_of(index, dtype) for index in range(count)])
-        assert first[np.dtype(dtype).name].tobytes() == whole.tobytes()
-    assert first["nothing"].shape == (0, 4)
-
-    data = np.random.default_rng(7).standard_normal((exchange.ROWS, 6)) * 10.0 ** np.arange(6) + 1e3
-    parts = [Moments().update(data[share_of(len(data), i, count)]) for i in range(count) if i != 1]
-    whole = Moments()
-    for part in parts:
-        whole.merge(part)
-    for name in ("mean", "M2"):
-        np.testing.assert_allclose(first[name], getattr(whole, name), rtol=1e-12, atol=0)
-    assert first["n"] == whole.n
-
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
-    np.testing.assert_allclose(first["vectors"], encoder.encode(exchange.sentences()), rtol=0, atol=1e-5)
-    moments = nli_moments(encoder, load_nli(data_dir, two_way="keep"), ("mean",))["mean"]
-    assert first["nli_n"] == moments.n == 306
-    np.testing.assert_allclose(first["nli_mean"], moments.mean, rtol=0, atol=1e-5 * np.abs(moments.mean).max())
-    np.testing.assert_allclose(first["nli_M2"], moments.M2, rtol=0, atol=1e-5 * np.abs(moments.M2).max())
-
-    assert f"process {count - 1} and process 0 differ" in str(first["disagreement"])
-    assert "different dimensions: 3, 4" in str(first["dimensions"])
-    assert "the shape of a row" in str(first["shapes"])
 
 
 # --- eval.sts ---------------------------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """The aggregates of an STS task against scipy, and their intervals against a plain stratified bootstrap."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from eval.aggregates import AGGREGATES, sts_resamples, sts_scores
-from jaxwhiten.errors import InputError
 from jaxwhiten.metrics.bootstrap import percentile_interval
 
 
@@ -27,15 +24,6 @@ def test_sts_scores_three_aggregates():
     assert scores["wmean"] == pytest.approx((45 * by_subset["z"] + 10 * by_subset["a"] + 25 * by_subset["m"]) / 80)
     assert scores["all"] == pytest.approx(100 * spearmanr(similarity, gold).statistic)
     assert len({round(scores[name], 3) for name in AGGREGATES}) == 3
-
-
-def test_sts_scores_of_an_undefined_subset():
-    scores = sts_scores(np.arange(6.0), np.array([1.0, 1, 1, 0, 1, 2]), ["a"] * 3 + ["b"] * 3)
-    assert math.isnan(scores["subsets"]["a"])
-    assert scores["subsets"]["b"] == pytest.approx(100)
-    assert math.isnan(scores["mean"])
-    assert math.isnan(scores["wmean"])
-    assert math.isfinite(scores["all"])
 
 
 @pytest.fixture
@@ -65,11 +53,3 @@ def test_intervals_equal_a_plain_stratified_bootstrap(pairs):
         interval = percentile_interval(resamples[name][1])
         assert interval.low == pytest.approx(low, abs=0.25 * spread)
         assert interval.high == pytest.approx(high, abs=0.25 * spread)
-
-
-def test_a_constant_subset_has_no_mean(pairs):
-    _, gold, subsets = pairs
-    resamples = sts_resamples(np.ones((1, 90)), gold, subsets, 20, seed=0)
-    assert all(np.isnan(samples).all() for samples in resamples.values())
-    with pytest.raises(InputError, match="subset names"):
-        sts_resamples(np.ones((1, 90)), gold, subsets[:-1], 20, seed=0)

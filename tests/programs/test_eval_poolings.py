@@ -6,8 +6,6 @@ import pytest
 
 from eval import poolings
 from jaxwhiten import Encoder
-from jaxwhiten.errors import InputError
-from jaxwhiten.head import Head, canonical
 from tests.tiny import SENTENCES
 
 
@@ -75,22 +73,3 @@ def test_idf_follows_the_corpus(encoder, alone):
     assert other != name
     assert poolings.fit_idf(encoder, list(SENTENCES)) == name
     assert not np.allclose(encoder.encode(SENTENCES, pooling=other), got)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("ditto:3,0", "no layer 3"),
-        ("promptbert:no places", "each once"),
-        ("idf:00000000", "fit_idf"),
-    ],
-)
-def test_what_they_refuse(encoder, name, message):
-    with pytest.raises(InputError, match=message):
-        encoder.encode(SENTENCES[:1], pooling=name)
-
-
-def test_names():
-    assert canonical("ditto:0,9") == "ditto:0+9"
-    with pytest.raises(InputError, match="needs"):
-        Head.named("promptbert")

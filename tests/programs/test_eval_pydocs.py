@@ -1,7 +1,5 @@
 """Docstrings as retrieval data: parsed, not imported; first sentence and rest; the same every time."""
 
-import sys
-
 import pytest
 
 from eval.pydocs import load_pydocs, split_docstring
@@ -57,28 +55,3 @@ def test_sources_are_parsed_and_never_run(tmp_path):
     assert [data.documents[i] for i in last] == ["Gives up after some time."]
     assert data.counts["docstrings"] == 7
     assert data.counts["modules"] == 5
-
-
-def test_equal_first_sentences_are_one_query_with_all_their_documents(tmp_path):
-    (tmp_path / "m.py").write_text(
-        "def f():\n    '''Closes the open file. Errors are passed on.'''\n"
-        "def g():\n    '''Closes the open file. Nothing is passed on.'''\n"
-        "def h():\n    '''Closes the open file. Nothing is passed on.'''\n"
-    )
-    data = load_pydocs(tmp_path)
-    assert data.queries == ["Closes the open file."]
-    assert data.documents == ["Errors are passed on.", "Nothing is passed on."]
-    assert data.gold.ids.tolist() == [0, 1]
-
-
-def test_the_standard_library_gives_thousands_and_imports_nothing():
-    before = set(sys.modules)
-    data = load_pydocs()
-    assert not {
-        name for name in set(sys.modules) - before if name.partition(".")[0] in ("antigravity", "this", "tkinter")
-    }
-    assert 2000 < len(data.documents) < 10_000
-    assert data.counts["queries_without_gold"] == 0
-    for query, document in zip(data.queries[:500], data.documents[:500], strict=True):
-        assert query
-        assert query not in document or len(query) < 40

@@ -1,7 +1,5 @@
 """Tables of finished runs in Markdown files."""
 
-import shutil
-
 import pytest
 
 from configs import sample
@@ -49,21 +47,6 @@ def test_a_run_that_is_not_there_leaves_its_table(page):
     page.write_text("<!-- table nothing sts_table -->\nold\n<!-- end -->\n")
     assert tables.fill(page) == ["nothing"]
     assert "old" in page.read_text()
-
-
-def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
-    page.write_text("<!-- table tiny difference_table + tiny difference_table pooling=cls -->\n<!-- end -->\n")
-    tables.fill(page)
-    text = page.read_text()
-    stored = Run.load("docs/runs/tiny.jsonl")
-    assert stored.header.arguments.data_dir == ""
-    assert stored.rows == Run.load("runs/tiny").rows
-    shutil.move("runs/tiny", "runs/elsewhere")
-    page.write_text(text.replace("target", "changed"))
-    assert tables.fill(page) == []
-    shutil.move("runs/elsewhere", "runs/tiny")
-    assert page.read_text().count("| mean, target") == 2
-    assert page.read_text().count("| cls, target") == 4
 
 
 def test_runs_of_several_seeds_are_one_table_of_means(page):

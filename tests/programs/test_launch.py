@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from configs import launch
-from jaxwhiten.errors import InputError, JaxwhitenError
 from tests.conftest import ROOT
 
 CONFIG = """
@@ -113,28 +111,3 @@ def test_messages_name_parameters_as_the_config_does_and_warnings_are_one_line(s
         "warning: few rows",
         "error: set --config.data_dir, --config.steps=5 or k=2",
     ]
-
-
-@pytest.mark.parametrize(
-    ("program", "wrong"), [pytest.param("tables", [], marks=pytest.mark.slow), ("demo", ["one", "two"])]
-)
-def test_programs_without_a_config_say_what_they_take(program, wrong):
-    def run(*words):
-        return subprocess.run(
-            [sys.executable, "-m", f"eval.{program}", *words], capture_output=True, text=True, cwd=ROOT
-        )
-
-    assert f"python -m eval.{program}" in run("-h").stdout
-    wrong = run(*wrong)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    assert wrong.stderr.startswith(f"error: python -m eval.{program} ")
-
-
-def test_what_the_runtime_says_of_a_lost_process_is_told_from_errors_of_ones_own():
-    lost = ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer")
-    assert launch.is_broken_exchange(lost)
-    wrapped = JaxwhitenError("a checkpoint could not be written")
-    wrapped.__cause__ = lost
-    assert launch.is_broken_exchange(wrapped)
-    assert not launch.is_broken_exchange(ValueError("rows of 3 columns"))
-    assert not launch.is_broken_exchange(InputError("INTERNAL: is not a pooling"))

@@ -1,8 +1,6 @@
 """`train.sbert` on whole folders: it trains through their head, gives the head back, and says what it leaves out."""
 
 import json
-import re
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,14 +10,12 @@ from configs.settings import SBERT
 from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, load_sts
-from jaxwhiten.errors import MismatchError
 from jaxwhiten.head import Dense, Head, Normalize
 from jaxwhiten.head.pooling import Cls
 from jaxwhiten.models import load_model
 from jaxwhiten.whitening import Whitening
 from tests.conftest import own_cache
-from tests.programs.runs import write_table
-from tests.tiny import SENTENCES, write_cross_encoder, write_model
+from tests.tiny import SENTENCES
 from train import common, sbert
 
 PROMPTS = {"query": "man: ", "document": "the sea: ", "plain": "water "}
@@ -68,15 +64,6 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     assert "Training through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in output
     assert "in-batch negatives come from 4 rows, not 8" in output
 
-    modules = [json.loads((folder / "modules.json").read_text()) for folder in (plain, out)]
-    assert modules[0] == modules[1]
-    assert len(modules[0]) == 4
-    for name in ("sentence_bert_config.json", "config_sentence_transformers.json", "2_Dense/config.json"):
-        before, after = (json.loads((folder / name).read_text()) for folder in (plain, out))
-        assert after.pop("tuned", False) is False  # recorded by the training
-        assert before == after, name
-    assert not [file.name for file in out.iterdir() if file.name in ("whitening.safetensors", "code.safetensors")]
-
     old, before, after = (Encoder.from_pretrained(folder) for folder in (plain, base, out))
     assert np.abs(old.head.steps[1].weight - after.head.steps[1].weight).max() > 1e-3, "the Dense layer was trained"
     scores = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -86,35 +73,7 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     drop = scores["before"][name] - scores["after"][name]
     assert drop > 1
     assert f"Training made the model worse: {drop:.2f} lower on {name}. {out} was written anyway" in output
-    card = (out / "README.md").read_text()
-    assert f"| {name}, base model | {scores['before'][name]:.2f} |\n\nTraining made the model worse." in card
-
     library = pytest.importorskip("sentence_transformers")
     for folder, encoder in ((base, before.without_code()), (out, after)):
         peer = library.SentenceTransformer(str(folder), device="cpu")
         np.testing.assert_allclose(peer.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5)
-        query = peer.encode(SENTENCES, prompt_name="query")
-        np.testing.assert_allclose(query, encoder.encode_query(SENTENCES), atol=1e-5)
-        assert np.abs(query - encoder.encode(SENTENCES)).max() > 1e-3, "prompts matter"
-
-
-@pytest.mark.parametrize("changed", ["base", "teacher", "negatives"])
-def test_a_resumed_lora_run_on_another(changed, config, tmp_path):
-    """Under the same names lie another base, teacher or file of negatives."""
-    config.model, teacher = str(write_model(tmp_path / "base", num_layers=1)), tmp_path / "teacher"
-    config.settings["teacher"], config.max_length = str(write_cross_encoder(teacher)), 16
-    config.objective, config.lora, config.steps = "margin_mse", 8, 1
-    config.data.columns = ("one", "two", "label")
-    write_table(tmp_path / "rows.tsv")
-    sbert.main(config)
-    name = {"base": "model", "teacher": "teacher"}.get(changed)
-    if changed == "base":
-        shutil.rmtree(config.model)
-        write_model(tmp_path / "base", num_layers=1, seed=1)
-    elif changed == "teacher":
-        write_cross_encoder(teacher, seed=5)
-    else:
-        text = (tmp_path / "rows.tsv").read_text()
-        (tmp_path / "rows.tsv").write_text(re.sub("yes$", "no", text, count=1, flags=re.M))
-    with pytest.raises(MismatchError, match=rf"fingerprints\.{name} was" if name else "rows was"):
-        sbert.main(config)

@@ -1,6 +1,5 @@
 """`python -m train.sbert` as users run it: the whole way, killed and resumed, and every mistake one line."""
 
-import copy
 import functools
 import json
 import signal
@@ -20,18 +19,15 @@ from configs import (
     stsb,
     unsupervised,
 )
-from configs.settings import SBERT, Stages
+from configs.settings import SBERT
 from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import read_own
 from jaxwhiten.errors import InputError
-from jaxwhiten.training.fine_tune import mined
-from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
+from jaxwhiten.training.objectives import objective_loss
 from tests.conftest import own_cache
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
 from train import sbert
-from train.common import options_of
-from train.examples import load_examples
 from train.objectives import find_objective
 
 
@@ -131,14 +127,6 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
 
 
-def test_stages_start_where_the_one_before_ended(config, tmp_path):
-    first, second = config, copy.deepcopy(config)
-    second.model, second.output = f"{config.output}/model", str(tmp_path / "second")
-    second.learning_rate, second.steps = 0.0, 1
-    sbert.main(Stages(first, second))
-    assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "second")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -158,20 +146,6 @@ MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, distil, adapter)
 CONFIGS = [module.get_config for module in MODULES]
 CONFIGS += [functools.partial(adapter.get_config, kind) for kind in adapter.KINDS]
 CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective in unsupervised.SETTINGS]
-
-
-@pytest.mark.filterwarnings("ignore::jaxwhiten.encoding.PoolingWarning")
-def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
-    config.objective, config.data.label, config.data.classes = "triplet", "", ()
-    config.negatives, config.miner, config.depth = 2, config.model, 5
-    sbert.main(config)
-    assert "192 negatives mined by" in capsys.readouterr().out
-    rows = load_examples(config.data, OBJECTIVES["triplet"])
-    triplets = mined(rows, options_of(config), print).columns
-    linked = set(zip(*rows.columns.values(), strict=True))
-    assert list(triplets) == ["anchor", "positive", "negative"]
-    assert set(zip(triplets["anchor"], triplets["positive"], strict=True)) == linked
-    assert linked.isdisjoint(zip(triplets["anchor"], triplets["negative"], strict=True))
 
 
 @pytest.mark.parametrize("get_config", CONFIGS)

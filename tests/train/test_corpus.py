@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from jaxwhiten.datasets import Corpus, corpus_files
-from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
 from train.corpus import held_out, tokenize_corpus
@@ -63,27 +62,3 @@ def test_blocks_are_cut_one_after_the_other(text, tiny_model):
     order = np.random.default_rng(0).permutation(len(stream))
     np.testing.assert_array_equal(stream.blocks(order), np.array(expected)[order])
     assert stream.blocks(order).dtype == np.int32
-
-
-def test_a_repeated_passage_is_on_one_side(tiny_model, tmp_path):
-    lines = passages(60)
-    write(tmp_path / "t.txt", lines * 4)
-    one = write(tmp_path / "once.txt", lines)
-    four = read(tmp_path / "t.txt", tiny_model)
-    assert four.passages == tuple(4 * n for n in read(one, tiny_model).passages)
-
-
-def test_bad_lines(text, tiny_model):
-    with (text / "a.txt").open("ab") as file:
-        file.write(b"caf\xe9\n")
-    with pytest.raises(DataError, match=r"a\.txt, line 151: not UTF-8"):
-        read(text, tiny_model)
-    corpus = tokenize_corpus(Corpus(corpus_files(text), skip_bad_rows=True), tiny_model, 16, held_out_share=0.2)
-    assert corpus.skipped == 1
-
-
-def test_files(text):
-    assert [file.name for file in corpus_files(text)] == ["a.txt", "b.txt.gz"]
-    assert [file.name for file in corpus_files(text / "*.gz")] == ["b.txt.gz"]
-    with pytest.raises(DataNotFoundError, match="no such file"):
-        corpus_files(text / "none*")

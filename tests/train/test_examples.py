@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from eval.data import NLIRows, load_nli, load_sts
-from jaxwhiten.datasets import Examples, Pairs, nli_triplets
+from eval.data import NLIRows
+from jaxwhiten.datasets import Examples, Pairs
 from train.examples import distinct, nli_pairs, sentences, sts_pairs
 
 
@@ -26,18 +26,6 @@ def test_sts_scores_are_scaled():
     pairs = Pairs(["a", "b"], ["c", "d"], np.array([1.0, 5.0]), ["x", "x"])
     assert sts_pairs(pairs).label.tolist() == pytest.approx([0.2, 1.0])
     assert sts_pairs(pairs, 1.0).label.tolist() == [0.0, 1.0]
-
-
-def test_real_rows(real_data):
-    snli = load_nli(real_data, sources=("snli_dev_test",))
-    pairs, triplets = nli_pairs(snli), nli_triplets(snli.premise, snli.hypothesis, snli.label)
-    assert len(pairs) == len(snli)
-    assert set(pairs.label.tolist()) == {0, 1, 2}
-    assert 0 < len(triplets) <= int((snli.label == 0).sum())
-    examples = sts_pairs(load_sts("STS-B", real_data).splits["train"])
-    assert len(examples) == 5749
-    assert examples.label.min() >= 0
-    assert examples.label.max() == 1.0
 
 
 def test_lines_are_split_into_sentences():

@@ -1,19 +1,17 @@
 """Masked language models of every family against transformers', in both directions, and the encoder inside them."""
 
 import dataclasses
-import json
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
-from jaxwhiten.errors import ModelError
 from jaxwhiten.models import FAMILIES, load_model
 from tests.conftest import slow_but
 from tests.golden.cases import FAMILIES_FILE, metadata
 from train.masked import FORMS, load_masked_lm, save_masked_lm
-from train.masking import init_masked_lm, with_rates
+from train.masking import init_masked_lm
 
 BATCH, LENGTH = 3, 12
 
@@ -82,22 +80,6 @@ def test_scores_and_loss_equal_those_of_transformers(folder):
     assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_transformers_saves_is_read(folder, tmp_path):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    peer = transformers.AutoModelForMaskedLM.from_config(transformers.AutoConfig.from_pretrained(folder)).eval()
-    peer.save_pretrained(tmp_path / "theirs")
-    model, _, has_head = load_masked_lm(tmp_path / "theirs")
-    assert has_head
-    np.testing.assert_allclose(scores(model), peer_scores(peer, torch).numpy(), atol=1e-4)
-
-
-def test_saved_and_read_back(folder):
-    expected = shaken(init_masked_lm(family_config(folder.name), seed=0))
-    np.testing.assert_array_equal(scores(load_masked_lm(folder)[0]), scores(expected))
-
-
 def test_the_encoder_inside_is_read_alone(folder):
     masked, _, _ = load_masked_lm(folder)
     encoder, config, _ = load_model(folder)
@@ -106,46 +88,8 @@ def test_the_encoder_inside_is_read_alone(folder):
     np.testing.assert_array_equal(encoder(*arguments).hidden_states[-1], masked.encoder(*arguments).hidden_states[-1])
 
 
-def test_only_the_chosen_positions():
-    model = init_masked_lm(family_config("bert"), seed=0)
-    positions = np.array([[1, 5], [0, 11], [7, 7]], np.int32)
-    expected = np.take_along_axis(scores(model), positions[:, :, None], axis=1)
-    np.testing.assert_allclose(scores(model, positions), expected, atol=1e-5)
-
-
 def test_a_checkpoint_without_a_head_gets_one(tiny_model):
     model, folder, has_head = load_masked_lm(tiny_model, seed=3)
     assert (folder, has_head) == (tiny_model, False)
     assert model.config.pooler is False
     assert scores(model).shape == (BATCH, LENGTH, 200)
-
-
-def test_float16_files(tmp_path):
-    model = init_masked_lm(family_config("bert"), seed=0)
-    save_masked_lm(model, tmp_path / "half", dtype="float16")
-    save_masked_lm(model, tmp_path / "full")
-    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "full")]
-    assert sizes[0] < 0.6 * sizes[1]
-    assert json.loads((tmp_path / "half" / "config.json").read_text())["dtype"] == "float16"
-    np.testing.assert_allclose(scores(load_masked_lm(tmp_path / "half")[0]), scores(model), atol=0.05)
-
-
-def test_a_head_that_is_not_whole(tmp_path):
-    from safetensors.numpy import load_file, save_file
-
-    save_masked_lm(init_masked_lm(family_config("bert"), seed=0), tmp_path)
-    tensors = load_file(tmp_path / "model.safetensors")
-    del tensors["cls.predictions.transform.LayerNorm.weight"]
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(ModelError, match=r"cls\.predictions\.transform\.LayerNorm"):
-        load_masked_lm(tmp_path)
-
-
-def test_rates():
-    model = with_rates(init_masked_lm(family_config("bert"), seed=0), 0.0)
-    arguments = jnp.asarray(ids()), jnp.ones((BATCH, LENGTH), jnp.int32), jnp.asarray(everywhere())
-    still = model(*arguments, deterministic=False, rngs=nnx.Rngs(dropout=0))
-    np.testing.assert_array_equal(still, scores(model))
-    assert model.config.dropout == 0.1  # what is saved
-    noisy = with_rates(model, 0.5)(*arguments, deterministic=False, rngs=nnx.Rngs(dropout=0))
-    assert np.abs(noisy - still).max() > 0.1

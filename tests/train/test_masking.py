@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import InputError, ModelError
-from tests.tiny import SENTENCES
 from train.masking import MaskRules, mask_blocks, mask_rules
 
 VOCAB = 60
@@ -80,63 +78,7 @@ def test_shares_of_what_becomes_of_the_chosen():
     assert set(random) == set(range(5, VOCAB))
 
 
-def test_the_generator_decides_everything():
-    ids = blocks(rows=20)
-    one, same, other = masked(ids), masked(ids), masked(ids, seed=2)
-    for name in one:
-        np.testing.assert_array_equal(one[name], same[name])
-    assert (one["positions"] != other["positions"]).any()
-
-
-def test_a_block_that_begins_inside_a_word():
-    ids = np.array([[2, 45, 46, 10, 47, 3, 50, 11, 12, 13]], np.int32)
-    for seed in range(30):
-        out = masked(ids, seed, share=0.5)
-        chosen = set(out["positions"][out["weights"] > 0].tolist())
-        for word in ({1, 2}, {3, 4}, {6}, {7}, {8}, {9}):
-            assert word <= chosen or not word & chosen
-
-
 # --- from tokenizers ------------------------------------------------------------------------------------------------
-
-
-def write(folder, kind):
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-
-    special = ["<s>", "</s>", "<unk>", "<mask>"]
-    if kind == "BPE":
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-        trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=special, show_progress=False)
-    elif kind == "Unigram":
-        tokenizer = Tokenizer(models.Unigram())
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        trainer = trainers.UnigramTrainer(
-            vocab_size=100, special_tokens=special, unk_token="<unk>", show_progress=False
-        )
-    else:
-        tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        trainer = trainers.WordLevelTrainer(special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[(name, tokenizer.token_to_id(name)) for name in ("<s>", "</s>")]
-    )
-    folder.mkdir()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return tokenizer
-
-
-@pytest.mark.parametrize("kind", ["BPE", "Unigram"])
-def test_words_of_other_tokenizers(tmp_path, kind):
-    tokenizer = write(tmp_path / kind, kind)
-    rules = mask_rules(tmp_path / kind)
-    encoding = tokenizer.encode("The committee rejected guitars")
-    begins = [i for i, token in enumerate(encoding.ids) if rules.maskable[token] and not rules.continues[token]]
-    words = [word for word in encoding.word_ids if word is not None]
-    assert [encoding.word_ids[i] for i in begins] == sorted(set(words))
-    assert not rules.maskable[[tokenizer.token_to_id(name) for name in ("<s>", "</s>", "<mask>")]].any()
-    assert rules.mask_id == tokenizer.token_to_id("<mask>")
 
 
 def test_wordpiece_rules(tiny_model):
@@ -148,20 +90,3 @@ def test_wordpiece_rules(tiny_model):
     assert [name for name, ok in zip(names, rules.maskable, strict=True) if not ok] == names[:5]
     assert rules.continues.tolist() == [name.startswith("##") for name in names]
     assert rules.places(100) == 20
-
-
-def test_tokenizers_that_cannot_be_masked_are_refused(tmp_path, tiny_model):
-    write(tmp_path / "words", "WordLevel")
-    with pytest.raises(ModelError, match="WordLevel tokenizer does not mark where words begin"):
-        mask_rules(tmp_path / "words")
-    text = (tiny_model / "tokenizer.json").read_text().replace("[MASK]", "[OTHER]")
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "tokenizer.json").write_text(text)
-    with pytest.raises(ModelError, match="no mask token"):
-        mask_rules(tmp_path / "none")
-
-
-@pytest.mark.parametrize("shares", [{"share": 1.0}, {"masked": 0.8, "random": 0.3}])
-def test_shares_that_are_none(shares):
-    with pytest.raises(InputError, match="Shares to mask"):
-        rules(**shares)

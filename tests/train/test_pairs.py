@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from jaxwhiten import CrossEncoder
-from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.layers import EncoderOutput
-from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import make_plan
-from tests.tiny import SENTENCES, write_model, write_tokenizer
+from tests.tiny import SENTENCES, write_model
 from tests.training.setups import changed, setup_for
 from train.distillation import MARGIN_MSE
-from train.pairs import pair_loss, pair_table
+from train.pairs import pair_loss
 
 
 def rebuild(logits):
@@ -40,19 +38,6 @@ def test_losses_are_cross_entropies():
     logits = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert loss(logits.tolist(), [1, 2]) == pytest.approx(-np.log(shares[[0, 1], [1, 2]]).mean(), rel=1e-5)
-
-
-def test_rows_are_known_by_tokens_and_labels(tmp_path):
-    write_tokenizer(tmp_path)
-    tokenizer = BulkTokenizer(tmp_path, 16, 200)
-
-    def table(second, label):
-        return pair_table(Examples({"a": SENTENCES[:2], "b": second}, np.array(label, np.float32)), tokenizer)
-
-    one = table(SENTENCES[2:4], [0, 1])
-    assert one.batch(np.array([1, 0]), 16)["input_ids"].shape == (2, 1, 16)
-    assert one.key == table(SENTENCES[2:4], [0, 1]).key
-    assert len({one.key, table(SENTENCES[3:5], [0, 1]).key, table(SENTENCES[2:4], [1, 1]).key}) == 3
 
 
 def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path, monkeypatch):

@@ -1,18 +1,11 @@
 """WordPiece vocabularies: the same on every run, read alike by transformers and here."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from configs.vocabulary import SPECIAL_TOKENS, save_wordpiece, train_wordpiece
-from jaxwhiten.errors import InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = SENTENCES * 3
 
 
@@ -30,20 +23,6 @@ def test_special_tokens_characters_then_words():
     assert [t for t in tokens if len(t.removeprefix("##")) > 1 and t not in SPECIAL_TOKENS]
 
 
-def test_characters_of_every_block_are_counted():
-    blocks = [["aaaa aaaa bbbb"], ["bb c"], ["d c d c"]]
-    tokens = train_wordpiece(lambda: iter(blocks), 9, alphabet=2, min_frequency=99)
-    assert [token for token in tokens if len(token) == 1] == ["a", "b"]
-
-
-def test_another_process_trains_the_same():
-    """The trainer's hash tables are seeded anew in every process."""
-    program = "import json; from tests.train.test_vocabulary import train; print(json.dumps(train()))"
-    command = [sys.executable, "-c", program]
-    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
-    assert json.loads(out.stdout) == train()
-
-
 def test_transformers_reads_the_same_ids(tmp_path):
     transformers = pytest.importorskip("transformers")
     folder = save_wordpiece(train(), tmp_path / "t", max_length=64)
@@ -55,8 +34,3 @@ def test_transformers_reads_the_same_ids(tmp_path):
     assert (peer.mask_token, peer.pad_token_id, peer.model_max_length) == ("[MASK]", 0, 64)
     assert batch.flat[0] == 2
     assert BulkTokenizer(folder, 64).mask_token_id == 4
-
-
-def test_refusals():
-    with pytest.raises(InputError, match="cannot hold 40 characters"):
-        train(size=60)

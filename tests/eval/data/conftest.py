@@ -4,26 +4,17 @@ import dataclasses
 import gzip
 import http.server
 import io
-import os
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from eval.data import protocol
 from eval.data.protocol import Count, TaskSpec
 
 ROWS = 6
-
-# A longer run: JAXWHITEN_FUZZ_EXAMPLES=10000 pytest tests/eval/data -k "any or damaged"
-FUZZ = settings(
-    max_examples=int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", "250")),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
 
 def shrink(spec: TaskSpec) -> TaskSpec:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from eval.data import STS_TASKS, load_nli, load_sts, protocol, remote
+from eval.data import STS_TASKS, load_nli, load_sts
 from jaxwhiten.errors import DataError, DataNotFoundError
 from tests.eval.data.conftest import make_allnli, make_tar
 
@@ -43,13 +43,6 @@ def test_every_task_is_downloaded_once_and_equals_the_folder(served, tiny_folder
     assert served == ["/senteval.tar"]
 
 
-def test_prepared_data_needs_neither_network_nor_archive(served, no_data, monkeypatch):
-    first = load_sts("STS16")
-    monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", "http://127.0.0.1:9/gone.tar")
-    assert same(load_sts("STS16"), first)
-    assert not list(no_data.rglob("*.tar"))
-
-
 def test_nli_is_downloaded_once(served):
     rows = load_nli()
     assert len(rows) == 9
@@ -74,42 +67,6 @@ def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataNotFoundError, match=r"empty: no NLI files in it.*no connection"):
         load_nli(tmp_path / "empty")
-
-
-def test_a_bad_archive_is_refused_and_fetched_again(serve, tiny_files, no_data, monkeypatch):
-    name = "STS/STS13-en-test/STS.gs.OnWN.txt"
-    bad = tiny_files | {name: tiny_files[name].replace(b"2.5", b"25")}
-    files = {"/senteval.tar": make_tar(bad)}
-    url, asked = serve(files)
-    monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", f"{url}/senteval.tar")
-    with pytest.raises(DataError, match=r"STS.gs.OnWN.txt, line 4: gold score 25 is outside"):
-        load_sts("STS13")
-    files["/senteval.tar"] = make_tar(tiny_files)
-    assert len(load_sts("STS13").splits["test"]) == 18
-    assert asked == ["/senteval.tar"] * 2
-
-
-def test_real_counts_are_asked_of_a_download(served, monkeypatch):
-    """Without the replaced counts the tiny archive is refused: the check is in the path that users take."""
-    monkeypatch.setattr(protocol, "TASK_SPECS", {spec.name: spec for spec in protocol._SPECS})
-    with pytest.raises(DataError, match=r"ends after 6 rows, expected 750"):
-        load_sts("STS12")
-
-
-def test_real_archive_read_by_two_processes_at_once(real_data, serve, no_data, monkeypatch):
-    """The real files as one archive, an empty cache shared by two processes: both get all of it."""
-    names = remote.wanted_files(protocol.TASK_SPECS.values())
-    archive = make_tar({f"./{name}": (real_data / "downstream" / name).read_bytes() for name in names})
-    url, _ = serve({"/senteval.tar": archive})
-    monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", f"{url}/senteval.tar")
-    code = "from eval.data import load_sts; print(len(load_sts('STS16').splits['test']))"
-    command = [sys.executable, "-W", "error", "-c", code]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    for process in running:
-        out, errors = process.communicate(timeout=120)
-        assert (out, process.returncode) == ("1186\n", 0), errors
-    for task in ("STS12", "STS16", "SICK-R"):  # every gold score comes back as the float64 it was parsed to
-        assert same(load_sts(task), load_sts(task, real_data))
 
 
 def test_damaged_prepared_data_names_the_folder(served, no_data):

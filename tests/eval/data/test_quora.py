@@ -8,7 +8,7 @@ import pytest
 from eval.data import read_quora
 from eval.data.quora import FILE
 from eval.searches import load_search
-from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.errors import DataNotFoundError
 
 TEXT = (
     b"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\tWhat is it?\tWhat's it?\t1\n1\t3\t4\tA?\tB?\t0\nx\n"
@@ -81,16 +81,6 @@ def test_the_papers_form(tmp_path):
     assert data.counts["malformed_rows"] == 0
 
 
-def test_the_first_text_of_an_id_wins_and_others_are_reported(tmp_path):
-    data = read_quora(
-        write(tmp_path / "p.tsv", "0\t1\t2\tA\tB\t1", "1\t1\t2\tA\tanother B\t1", "2\t1\t3\tanother A\tC\t0")
-    )
-    assert data.documents == ["B", "C"]
-    assert data.counts["rows_with_another_text_of_a_document"] == 1
-    assert data.counts["rows_with_another_text_of_a_query"] == 1
-    assert any("document 2: 'B' and 'another B'" in text for text in data.conflicts)
-
-
 @pytest.mark.parametrize(
     "row",
     ["5\t6", "5\t6\t7\ta\tb", "5\t6\t7\ta\tb\t1\textra", "5\t\t7\ta\tb\t1", "5\t6\t7\ta\tb\t2", "5\t6\t7\ta\tb\t"],
@@ -112,33 +102,3 @@ def test_quoted_fields_with_tabs_quotes_and_line_ends_survive(tmp_path):
     assert data.queries == [text.strip() for text in texts]
     assert data.documents == [text[::-1].strip() for text in texts]
     assert data.counts["malformed_rows"] == 0
-
-
-def test_unquoted_quotation_marks_survive(tmp_path):
-    data = read_quora(
-        write(
-            tmp_path / "p.tsv",
-            '0\t1\t2\t"Foo" is what?\tWhat is "Foo"?\t1',
-            '1\t3\t4\t"never closed\tB\t1',
-            "2\t5\t6\tC\tD\t1",
-            '3\t7\t8\tE\t"\t0',
-        )
-    )
-    assert data.queries == ['"Foo" is what?', '"never closed', "C", "E"]
-    assert data.documents == ['What is "Foo"?', "B", "D", '"']
-    assert data.counts["malformed_rows"] == 0
-
-
-@pytest.mark.parametrize("lines", [[], [""], ["x\ty"]])
-def test_a_file_without_a_good_row_is_refused(lines, tmp_path):
-    with pytest.raises(DataError, match="no pairs"):
-        read_quora(write(tmp_path / "p.tsv", *lines))
-
-
-def test_the_real_quora_duplicates(real_data):
-    data = read_quora(real_data / "pairs/quora_duplicates/quora_dup_sae.tsv.gz")
-    assert data.counts["rows"] == 15_026
-    assert data.counts["malformed_rows"] == 0
-    assert len(data.documents) == 13_101
-    assert len(data.queries) == 13_098
-    assert data.counts["queries_without_gold"] == 0
