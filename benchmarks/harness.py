@@ -38,10 +38,15 @@ class Facts(dict[str, Any]):
 def run(measure: Callable[[Any], Iterator[Row]], kind: type[Config]) -> None:
     """Runs a benchmark with the settings of the command line."""
     name = sys.modules["__main__"].__spec__.name.removeprefix("benchmarks.")
-    launch.run(driven_by_rows(name, measure), kind)
+    tables = getattr(sys.modules["__main__"], "TABLES", {}).values()
+    launch.run(driven_by_rows(name, measure, tuple(tables)), kind)
 
 
-def driven_by_rows(name: str, measure: Callable[[Any], Iterator[Row]]) -> Callable[[Any], None]:
+def driven_by_rows(
+    name: str,
+    measure: Callable[[Any], Iterator[Row]],
+    tables: Sequence[Callable[[runs.Run], report.Table]] = (),
+) -> Callable[[Any], None]:
     """The `main` of a benchmark, which writes `runs/benchmarks/NAME.jsonl` and ends with its tables.
 
     `make tables` keeps the file in docs/runs/benchmarks and writes the tables of the documents from it.
@@ -58,7 +63,6 @@ def driven_by_rows(name: str, measure: Callable[[Any], Iterator[Row]]) -> Callab
             yield run
 
     def closing(run: runs.Run) -> str:
-        tables = getattr(sys.modules["__main__"], "TABLES", {}).values()
         return "\n\n".join([*(make(run).text() for make in tables), f"wrote {file}"])
 
     file = RESULTS / f"{name}.jsonl"
