@@ -337,17 +337,20 @@ def say_gamma(encoder: Encoder) -> None:
     from jaxwhiten.terminal import note
     from jaxwhiten.whitening import Moments, choose_gamma
 
-    note(choose_gamma(Moments(provenance=encoder.encoding())))
+    note(choose_gamma(Moments(provenance=encoder.view.provenance())))
 
 
 def load_encoder(args: argparse.Namespace, told: Fields | None = None) -> Encoder:
     """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
-    given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype")}
-    given["tuned"] = getattr(args, "tuned", None)
-    given = {name: value for name, value in given.items() if value is not None}
     from jaxwhiten.encoding.encoder import encoder_of
+    from jaxwhiten.space import Space
 
-    return encoder_of({**(told or {}), **given}, bare="pooling" not in given, engine=args.engine)
+    given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype")}
+    space = Space.of({**(told or {}), **{name: value for name, value in given.items() if value is not None}})
+    tuned = getattr(args, "tuned", None)
+    if tuned is None:
+        tuned = (told or {}).get("tuned")
+    return encoder_of(space, bare=args.pooling is None, engine=args.engine, tuned=tuned)
 
 
 def encode(
@@ -368,7 +371,7 @@ def encode_view(
 
     fitted = view.head.whitening or code
     if not args.no_cache:
-        raw = cached = view.raw
+        raw = cached = view.unfitted
         provenance = {} if fitted is None else fitted.provenance
         pooling = provenance.get("pooling")
         if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
@@ -377,7 +380,7 @@ def encode_view(
                 if (named.fingerprint, named.head.form) == (provenance.get("fingerprint"), raw.head.form):
                     cached = named
         try:
-            return view.head.finished(EmbeddingStore().encode(cached, texts), raw.head)
+            return view.finished(EmbeddingStore().encode(cached, texts), raw)
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
             warn(f"Continuing without a cache ({error}): {advice}.")
@@ -394,7 +397,7 @@ def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None 
 
     fitted: Whitening | Code = load_fitted(path, (Whitening, Code))
     if encoder is not None:
-        encoder.check_whitening(fitted, path, "document")
+        encoder.view.check_fitted(fitted, path, "document")
     changes = knobs(args)
     if isinstance(fitted, Whitening):
         if changes:
@@ -426,5 +429,5 @@ def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Enc
     encoder = load_encoder(args)
     if isinstance(fitted, Whitening):
         return encoder.with_whitening(fitted, normalize=normalize, where=args.whitening)
-    encoder.view.floats.check_fitted(fitted, args.whitening)
+    encoder.view.uncoded.check_fitted(fitted, args.whitening)
     return encoder.with_code(fitted)

@@ -71,11 +71,11 @@ def run(args: argparse.Namespace) -> Report:
         raise DataError(f"{', '.join(args.inputs)}: contains no texts.")
     parts = Parts(args.output)
     if args.moments:
-        parts.moments().save(args.moments, {**parts.plan.encoding, "corpus": args.output})
+        parts.moments().save(args.moments, {**parts.plan.provenance, "corpus": args.output})
     size = encoder.dimension * np.dtype(parts.plan.dtype).itemsize
     if done["dead"]:
         note(f"{done['dead']:,} invalid rows skipped, see {args.output}/dead-letters.jsonl")
-    if encoder.head.code:
+    if encoder.view.head.code:
         what = f"codes of {size} bytes"
     else:
         what = f"{encoder.dimension}-dimensional vectors, {size} bytes each"

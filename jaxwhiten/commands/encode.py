@@ -32,13 +32,13 @@ def run(args: argparse.Namespace) -> Report | None:
     texts = nonempty(sentences(args.input, args.format, args.column), args.input)
     encoder = whitened_encoder(args, normalize=args.normalize)
     if args.normalize and not args.whitening:
-        encoder = encoder.then(Normalize())
+        encoder = encoder.with_view(encoder.view.then(Normalize()))
     n = blank = 0
-    code = encoder.head.code
+    code = encoder.view.head.code
     begun = collections.deque[list[str]]()
-    if code is not None and code.origin is None:  # queries of these codes are encoded by this encoder
-        code = code.in_space(encoder.view.floats.record())
-    with vector_writer(args.output, encoder.dimension, encoder.head.dtype, code) as write:
+    if code is not None and code.space is None:  # queries of these codes are encoded by this encoder
+        code = code.in_space(encoder.view.uncoded.space)
+    with vector_writer(args.output, encoder.dimension, encoder.view.head.dtype, code) as write:
         blocks: Any = encoder.encode_stream(remembered(texts, args.block_size, begun), block_size=args.block_size)
         for block in blocks:
             write(text_block := begun.popleft(), block)

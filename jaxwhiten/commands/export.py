@@ -85,7 +85,9 @@ def run(args: argparse.Namespace) -> Report:
     from jaxwhiten import export
 
     if args.format == "faiss":
-        whitening = load_plain_whitening(args.whitening, args) if args.whitening else load_encoder(args).head.whitening
+        whitening = (
+            load_plain_whitening(args.whitening, args) if args.whitening else load_encoder(args).view.head.whitening
+        )
         if whitening is None:
             raise InputError(f"{args.model}: contains no whitening; pass --whitening FILE.")
         changes = {} if args.whitening else knobs(args)
@@ -139,7 +141,7 @@ def _database(args: argparse.Namespace) -> Report:
         raise InputError(f"{args.index}: stores no documents: build it with `jaxwhiten index`.")
     encoder = load_encoder(args)
     if args.whitening:
-        encoder = encoder.before_whitening().with_whitening(load_plain_whitening(args.whitening, args))
+        encoder = encoder.with_view(encoder.view.unfitted).with_whitening(load_plain_whitening(args.whitening, args))
     stored = None if index is None or not index.has_metadata else [document.metadata or {} for document in index]
     whether = stored is not None
     settings = databases.save_database(
@@ -150,7 +152,7 @@ def _database(args: argparse.Namespace) -> Report:
     lines = [f"{args.output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts = {"output": args.output, "format": args.format, **settings}
     if args.gamma is None and "gamma" in settings:
-        say_gamma(encoder.before_whitening())
+        say_gamma(encoder.with_view(encoder.view.unfitted))
     if index is not None:
         place = one_line(args.into)
         changes = _fill(args, index, stored, place)

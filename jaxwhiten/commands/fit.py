@@ -99,11 +99,11 @@ def run(args: argparse.Namespace) -> Report:
         from jaxwhiten.runners import Parts
 
         parts = Parts(path)
-        record = parts.plan.encoding
-        encoder = encoder_of(record) if args.output else None
+        space = parts.plan.space
+        encoder = encoder_of(space, tuned=parts.plan.tuned) if args.output else None
         if encoder is not None:
             _check_saving(args, encoder)
-            check_space(path, record, encoder.documents.space, "embed the texts again")
+            check_space(path, space, encoder.documents.space, "embed the texts again")
         moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(path, args.format, args.column)))
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> Report:
             moments = encoder.documents.moments(itertools.chain(first, texts))
         else:
             moments = Moments().update(encode(args, encoder, first, "document"))
-        provenance |= encoder.documents.record()
+        provenance |= encoder.documents.provenance()
     return _write(args, moments, provenance, encoder)
 
 
@@ -147,7 +147,9 @@ def _merged(paths: list[str]) -> tuple[Moments, str]:
 
 def _check_saving(args: argparse.Namespace, encoder: Encoder) -> None:
     if args.output and Path(args.output).suffix != _FILE:
-        encoder.check_saving(args.output)
+        from jaxwhiten.encoding.encoder import check_saving
+
+        check_saving(encoder, args.output)
 
 
 def _check_outputs(args: argparse.Namespace, *, folder: bool) -> None:

@@ -156,12 +156,12 @@ def _of_texts(args: argparse.Namespace, options: Json) -> tuple[Index, str]:
     args.model = args.model or DEFAULT_MODEL
     encoder = load_encoder(args)
     whitening, codes = _fitted(args, encoder)
-    BACKENDS[args.backend].check_stores(coded=bool(codes or args.bytes or encoder.head.code))
-    floats = encoder.without_code()
+    BACKENDS[args.backend].check_stores(coded=bool(codes or args.bytes or encoder.view.head.code))
+    floats = encoder.with_view(encoder.view.uncoded)
     check_sizes(args, floats.dimension)
-    vectors = encode(args, floats, texts, "document", encoder.head.code)
+    vectors = encode(args, floats, texts, "document", encoder.view.head.code)
     if args.whiten:
-        whitening = _whitening(Moments(provenance=floats.documents.record()).update(vectors), args)
+        whitening = _whitening(Moments(provenance=floats.documents.provenance()).update(vectors), args)
     index = index_of(
         encoder,
         texts,
@@ -207,14 +207,11 @@ def _of_codes(args: argparse.Namespace, options: Json) -> Index:
     """The index of a file of codes; the provenance of their code defines how queries are encoded."""
     from jaxwhiten.commands.vectors import open_vectors
     from jaxwhiten.search import build_index
-    from jaxwhiten.space import VectorSpace
 
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{args.input}: contains vectors; expected texts, or codes with their code.")
-    encoding = VectorSpace.of(code.provenance).record()
-    record = encoding if "fingerprint" in encoding else None
-    return build_index(vectors, args.backend, encoding=record, codes=code, rescore=args.rescore, **options)
+    return build_index(vectors, args.backend, codes=code, rescore=args.rescore, **options)
 
 
 def _of_parts(args: argparse.Namespace, options: Json) -> Index:
@@ -235,7 +232,7 @@ def _of_parts(args: argparse.Namespace, options: Json) -> Index:
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{args.input}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     part = _part(args, len(ids))
-    return build_index(vectors[part], encoding=parts.plan.encoding, ids=ids[part], **options)
+    return build_index(vectors[part], space=parts.plan.space, ids=ids[part], **options)
 
 
 def _save(args: argparse.Namespace, index: Index, skipped: str) -> Report:

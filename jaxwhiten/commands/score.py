@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> Report:
     settings = knobs(args)
     ks = settings.pop("n_components", ())
     encoder = load_encoder(args)
-    if encoder.head.whitening is None:
+    if encoder.view.head.whitening is None:
         ks = ks or (() if args.bytes else (0,))
     elif ks or settings:
         raise InputError(f"{args.model}: already includes a whitening, scored unchanged: omit the whitening options.")
@@ -92,6 +92,6 @@ def run(args: argparse.Namespace) -> Report:
         **settings,
     )
     result = dataclasses.replace(result, data=args.data)
-    if "gamma" not in settings and encoder.head.whitening is None:
+    if "gamma" not in settings and encoder.view.head.whitening is None:
         say_gamma(encoder)
     return Report(named(str(result)), {**to_json(result), "measure": result.measure, "verdict": named(result.verdict)})

@@ -17,10 +17,10 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import column_of
-from jaxwhiten.coded import with_code
 from jaxwhiten.commands.arguments import CODE, STDOUT, Report
 from jaxwhiten.errors import REASON, DataError, optional, turning
 from jaxwhiten.types import Json
+from jaxwhiten.vectors import with_space
 
 _CHECKSUM = "codes_sha256"  # of the codes, in the file of their code
 
@@ -130,4 +130,4 @@ def open_vectors(path: str) -> np.ndarray:
     code = load_code(beside)
     if array.shape[1] != code.nbytes or code.provenance.get(_CHECKSUM) not in (None, io.sha256_file(path)):
         raise DataError(f"{path}: {beside.name} does not match these codes: rewrite both with `jaxwhiten encode`.")
-    return with_code(array, code)
+    return with_space(array, None, code)

@@ -131,8 +131,10 @@ def _shipped() -> str:
     x, y = np.asarray(encoder.encode([_TEXTS[0], _TEXTS[2]]))
     cosine = float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
     if not abs(cosine - _COSINE) <= _ALLOWED:  # also NaN
-        raise MismatchError(f"{_SHIPPED}: a cosine of {cosine:.5f} by {encoder.engine}; expected {_COSINE:.5f}.")
-    return f"{_SHIPPED}, by {encoder.engine}: as expected"
+        raise MismatchError(
+            f"{_SHIPPED}: a cosine of {cosine:.5f} by {encoder.view.core.engine.name}; expected {_COSINE:.5f}."
+        )
+    return f"{_SHIPPED}, by {encoder.view.core.engine.name}: as expected"
 
 
 def _cache() -> str:
@@ -158,7 +160,7 @@ def _paths(paths: list[str], texts: list[str]) -> Iterator[Check]:
         for encoder in encoders:
             prefix = f"{name}: " if len(paths) > 1 else ""
             yield _check(f"{prefix}vectors", _vectors, encoder, name, texts)
-            if encoder.head.code is not None:
+            if encoder.view.head.code is not None:
                 yield _check(f"{prefix}codes", _codes, encoder, texts)
 
 
@@ -177,10 +179,10 @@ def _model(name: str, encoders: list[Encoder]) -> str:
 
     encoder = Encoder.from_pretrained(name, pooling=own_pooling(resolve_folder(name)))
     encoders.append(encoder)
-    config = encoder.config
+    config = encoder.view.core.config
     return (
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
-        f" weights; {encoder.head.summary}, {encoder.dimension} dimensions, up to {encoder.max_length} tokens"
+        f" weights; {encoder.view.head.summary}, {encoder.dimension} dimensions, up to {encoder.max_length} tokens"
     )
 
 
@@ -191,7 +193,7 @@ def _vectors(encoder: Encoder, name: str, texts: list[str]) -> str:
     from jaxwhiten.metrics.scores import cosine_pairs
     from jaxwhiten.models.folders import resolve_folder
 
-    actual = np.asarray(encoder.without_code().encode(texts))
+    actual = np.asarray(encoder.view.uncoded(texts))
     library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     peer = library.SentenceTransformer(str(resolve_folder(name)), device="cpu", model_kwargs={"dtype": "float32"})
@@ -202,15 +204,15 @@ def _vectors(encoder: Encoder, name: str, texts: list[str]) -> str:
     found = f"smallest cosine {cosine_pairs(actual, expected).min():.7f}, largest difference {difference:.1e}"
     if not difference <= _ALLOWED:
         raise MismatchError(f"not those of sentence-transformers: {found}; expected up to {_ALLOWED:.0e}.")
-    return f"those of sentence-transformers for {len(texts)} texts by {encoder.engine}: {found}"
+    return f"those of sentence-transformers for {len(texts)} texts by {encoder.view.core.engine.name}: {found}"
 
 
 def _codes(encoder: Encoder, texts: list[str]) -> str:
     import numpy as np
 
-    code = encoder.head.code
+    code = encoder.view.head.code
     assert code is not None
-    expected = code.encode(encoder.without_code().encode(texts))
+    expected = code.encode(encoder.view.uncoded(texts))
     share = float((np.asarray(encoder.encode(texts)) != np.asarray(expected)).mean())
     if share > _BYTES:
         raise MismatchError(f"{share:.0%} of the bytes are not those of the vectors.")
