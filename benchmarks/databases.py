@@ -162,7 +162,7 @@ class Task:
         loaded = Encoder.from_pretrained(encoder)
         store = EmbeddingStore()
         self.x, self.q = (np.array(store.encode(loaded, text)) for text in (corpus.documents, texts))
-        self.tuned = loaded.tuned
+        self.tuned = loaded.view.tuned
         self.whitening = Whitening.from_moments(Moments().update(self.x), gamma=0.0)
         self.gamma = choose_gamma(self.whitening, self.tuned).gamma
 

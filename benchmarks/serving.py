@@ -250,7 +250,7 @@ def texts_of(encoder: Encoder) -> dict[str, list[str]]:
     """Queries of 8 to 20 tokens, and documents that are as close to 256 tokens as whole sentences allow."""
     pairs = load_sts("sts_sample").splits["test"]
     sentences = [*pairs.sentence1, *pairs.sentence2]
-    lengths = encoder.tokenizer(sentences).lengths
+    lengths = encoder.view.core.tokenizer(sentences).lengths
     documents = []
     for start in range(0, 400, 10):
         places = np.arange(start, start + 60) % len(sentences)
@@ -280,7 +280,8 @@ TABLES = {"serving_table": serving_table}
 
 def measure(config: Serving) -> Iterator[harness.Row]:
     """Rounds of every server with every kind of text and number of clients."""
-    encoder = Encoder.from_pretrained(config.model).warm_up()
+    encoder = Encoder.from_pretrained(config.model)
+    encoder.view.warm_up()
     texts = texts_of(encoder)
     right = {kind: normalize(encoder.encode(batch)) for kind, batch in texts.items()}
     cells = [(kind, int(clients)) for kind in texts for clients in config.clients.split(",")]

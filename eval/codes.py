@@ -102,8 +102,9 @@ def evaluator(config: Codes) -> Iterator[Run]:
     sizes = sorted(integers("bytes", config.bytes))
     make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
-    encoder = load_encoder(config, config.pooling).without_code()
-    gammas = whitenings(config.gamma, encoder.tuned)
+    encoder = load_encoder(config, config.pooling)
+    encoder = encoder.with_view(encoder.view.uncoded)
+    gammas = whitenings(config.gamma, encoder.view.tuned)
     started = time.perf_counter()
     searched = encode(config, encoder, data)
     seconds = time.perf_counter() - started
@@ -181,7 +182,7 @@ def measured(
         rescored = metrics.reciprocal_ranks(reordered(hits[0][:, : config.rescore], searched), gold, FIRST)
     row: dict[str, Any] = NO_WHITENING | {
         "model": encoder.name,
-        "pooling": encoder.pooling,
+        "pooling": encoder.view.head.name,
         "whitening": "none" if name == RAW else "documents",
         "k": queries.shape[1],
         "gamma": fit.gamma if name in (SPECTRUM, *COMPARATORS) else None,
@@ -270,7 +271,7 @@ def make_header(config: Codes, encoder: Encoder, searched: Searched, seconds: fl
         config,
         encoder,
         common.encoding(seconds, len(data.documents) + queries, note="what is in the cache is read"),
-        participation_ratio=encoder.encoding().get("participation_ratio"),
+        participation_ratio=encoder.view.provenance().get("participation_ratio"),
         dataset=common.dataset(data, queries),
         protocol={
             "max_length": encoder.max_length,

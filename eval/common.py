@@ -63,7 +63,7 @@ class Settings:
 
     def dimensions(self, encoder: Encoder, pooling: str) -> list[int]:
         """The dimensions asked for, 0 read as the full one, largest first."""
-        width = encoder.with_pooling(pooling).without_code().dimension
+        width = encoder.view.with_pooling(pooling).uncoded.dimension
         for k in self.ks:
             if k > width:
                 raise InputError(f"config.ks: {k} is more than the {width} dimensions of {encoder.name}, {pooling}.")
@@ -154,9 +154,9 @@ def make_header(
         dataclasses.asdict(config),
         title=title,
         model=encoder.name,
-        fingerprint=encoder.fingerprint,
+        fingerprint=encoder.view.fingerprint,
         dimension=encoder.dimension,
-        dtype=encoder.dtype,
+        dtype=encoder.view.space.dtype,
         seed=config.seed,
         encoding=encoding,
         protocol=protocol,

@@ -47,7 +47,7 @@ def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[
     expanded: list[str] = []
     for name in names:
         if name == ALL_PAIRS:
-            pairs = itertools.combinations(range(encoder.config.num_layers + 1), 2)
+            pairs = itertools.combinations(range(encoder.view.core.config.num_layers + 1), 2)
             expanded += [f"layers:{first}+{second}" for first, second in pairs]
         elif name == IDF:
             expanded.append(fit_idf(encoder, sentences))
@@ -67,7 +67,7 @@ def encode(
 
     `batch_size` is not used where vectors are looked up and kept in a `store`.
     """
-    distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
+    distributed.check_same("model and sentences", [encoder.view.fingerprint, text_fingerprint(sentences)])
     share = distributed.share(sentences)
     names = tuple(poolings)
     bars = show_progress()

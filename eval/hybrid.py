@@ -39,7 +39,8 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
     sizes = integers("bytes", config.bytes)
     make_folder(Path(config.out))
     data = load_search(config.dataset, config.data_dir or None)
-    encoder = load_encoder(config, config.pooling).without_code()
+    encoder = load_encoder(config, config.pooling)
+    encoder = encoder.with_view(encoder.view.uncoded)
     name = Path(data.name).name
     asked = data.of(measure.sample_queries(data, config.queries)[0])
     run = Run(

@@ -189,10 +189,10 @@ def fit_idf(encoder: Encoder, sentences: Texts) -> str:
     A token in count of n sentences has the weight log((n + 1) / (count + 1)).
     """
     total = 0
-    counts = np.zeros(encoder.config.vocab_size, np.int64)
+    counts = np.zeros(encoder.view.core.config.vocab_size, np.int64)
     for block in text_blocks(sentences, _BLOCK):
         total += len(block)
-        counts += encoder.tokenizer(block).document_frequencies(len(counts))
+        counts += encoder.view.core.tokenizer(block).document_frequencies(len(counts))
     if not total:
         raise InputError("No sentences to count tokens in.")
     weights = np.log((total + 1) / (counts + 1)).astype(np.float32)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.head import Dense, Module, Normalize, Step, Target, VectorStep, array, step
+from jaxwhiten.head import Dense, Head, Module, Normalize, Step, Target, VectorStep, array, step
 from jaxwhiten.losses import Loss
 from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, encode_columns, plan_sentences
 
@@ -62,13 +62,14 @@ class Bottleneck(VectorStep):
 def _plan(objective: Objective, loss: Loss, setup: Setup, *, kind: str, rank: int) -> Plan:
     """A plan that trains one step after the pooling, `params["steps"]`, on vectors computed once."""
     # The adapter precedes unit length at the end of the head, which it would undo.
-    steps = setup.start.head.steps
+    steps = setup.start.view.head.steps
     last: tuple[Step, ...] = ()
     if isinstance(steps[-1], Normalize):
         last = steps[-1:]
     plan = plan_sentences(objective, loss, setup)
     frozen = steps[: len(steps) - len(last)]
-    encoder = setup.start.trained(setup.model, frozen)
+    view = setup.start.with_module(setup.model).view
+    encoder = setup.start.with_view(view.with_head(Head.of(frozen, view.head.form)))
     width = encoder.dimension
     adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")
     if kind == "bottleneck":

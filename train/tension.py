@@ -38,8 +38,8 @@ def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"],
 
 def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """`contrastive_tension` of two encoders that start equal but share nothing; the first is kept."""
-    encoder, rebuild = split_encoder(setup.model, setup.start.pooling)
-    steps = setup.start.head.steps
+    encoder, rebuild = split_encoder(setup.model, setup.start.view.head.name)
+    steps = setup.start.view.head.steps
 
     def of_both(params: Params, batch: Batch, key: jax.Array) -> Any:
         ids = batch["input_ids"][:, 0]

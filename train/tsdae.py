@@ -89,7 +89,7 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
     """
     del objective, loss  # they are on vectors, not on tokens
     model = setup.model
-    steps = setup.start.head.steps
+    steps = setup.start.view.head.steps
     if layers > len(getattr(model, "layers", ())):
         raise InputError(f"layers is {layers}; expected 1 to the number of the encoder's layers.")
     if setup.options.dims:
@@ -100,7 +100,7 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
         )
     head = load_masked_lm(setup.start.name, seed=setup.options.seed, dtype=jnp.dtype(model.dtype).name)[0].head
     graph, decoder = nnx.split(Decoder(model, layers, head, rngs=nnx.Rngs(setup.options.seed)))
-    encoder, rebuild = split_encoder(model, setup.start.pooling)
+    encoder, rebuild = split_encoder(model, setup.start.view.head.name)
 
     def restoring(params: Params, batch: Batch, key: jax.Array) -> Any:
         noise, dropout = jax.random.split(key)

@@ -17,10 +17,10 @@ def encoder(tiny_model):
 @pytest.fixture(scope="module")
 def alone(encoder):
     """Token ids, hidden states and attention maps of one sentence, from queries and keys of plain numpy."""
-    model = encoder.model()
+    model = encoder.module
 
     def run(text):
-        ids = jnp.asarray(encoder.tokenizer([text]).flat[None])
+        ids = jnp.asarray(encoder.view.core.tokenizer([text]).flat[None])
         states = [np.asarray(x[0], np.float64) for x in model(ids, jnp.ones_like(ids)).hidden_states]
         maps = []
         for layer, x in zip(model.layers, states, strict=False):
@@ -46,7 +46,7 @@ def test_ditto(encoder, alone):
 
 def test_promptbert_beside_other_poolings(encoder, alone):
     sentences = [*SENTENCES, "A [MASK] of its own.", "water " * 300]
-    mask = encoder.tokenizer.mask_token_id
+    mask = encoder.view.core.tokenizer.mask_token_id
     first = "promptbert:{mask} means {text}"
     got = encoder.encode(sentences, pooling=["mean", "promptbert", first])
     np.testing.assert_array_equal(got["mean"], encoder.encode(sentences, pooling="mean"))
