@@ -66,22 +66,15 @@ class Kind:
     least: int = 2  # sentences per row
     most: int | None = 2
     label: str = ""  # "score" or "class" of every row, or "grade", which may be missing
-    label_remedy: str = ""
-
-    @property
-    def label_noun(self) -> str:
-        if self.label == "class":
-            return "classes"
-        return f"{self.label}s"
 
     def noun(self, place: int) -> str:
         return self.nouns[min(place, len(self.nouns) - 1)]
 
 
-_TRIPLE = "specify columns=SENTENCE1,SENTENCE2,SCORE"
 TEXTS = Kind(("texts",), "specify the text column with --column", 1, 1)
-PAIRS = Kind(("sentences",), _TRIPLE, label="score", label_remedy=_TRIPLE)
+PAIRS = Kind(("sentences",), "specify columns=SENTENCE1,SENTENCE2,SCORE", label="score")
 SEARCHES = Kind(("queries", "documents"), "remove or rename all but one", label="grade")
+_LABEL_NOUNS = {"score": "scores", "class": "classes", "grade": "grades"}
 
 
 class Columns(NamedTuple):
@@ -101,7 +94,7 @@ class Columns(NamedTuple):
         groups = itertools.groupby(places, lambda place: kind.noun(place[0]))
         parts = ", ".join(f"{noun} from {shown(name for _, name in group)}" for noun, group in groups)
         every = "; every row matches" if kind.label == "grade" else ""
-        label = f"; {kind.label_noun} from {self.label}" if self.label else every
+        label = f"; {_LABEL_NOUNS[kind.label]} from {self.label}" if self.label else every
         unused = f"; not used: {shown(self.unused)}" if self.unused else ""
         return parts + label + unused
 
@@ -175,62 +168,48 @@ def guess(
     names = list(dict.fromkeys(header))
     if kind.most == len(names) == 1 and not columns:
         return Columns((names[0],))
-    specified = {label, *(part for column in columns for part in parts_of(column, names))}
     usual = roles(names)
-    remaining = {name: usual.get(name, "") for name in names if name not in specified and usual.get(name) != OTHER}
-    if label is None:
-        label = _label(remaining, kind, where)
-        remaining.pop(label or "", None)
-    needs_label = label is None and kind.label in _LABELS
-    bare = all(map(_BARE.fullmatch, remaining))
-    sentences: list[Column | None] = [*columns] or _sentences(remaining, kind, where, bare, needs_label)
+    specified = {label, *(part for column in columns for part in parts_of(column, names))}
+    free = {name: usual.get(name, "") for name in names if name not in specified and usual.get(name) != OTHER}
+
+    def refusal(problem: str = "") -> InputError:
+        return InputError(f"{where}: {problem}{kind.remedy}; there are {shown(names)}.")
+
+    def only(role: str) -> str | None:
+        of_role = [name for name in free if free[name] == role]
+        if len(of_role) > 1:
+            raise refusal(f"{shown(of_role)} are all usual names of one role: ")
+        return next(iter(of_role), None)
+
+    if label is None and kind.label:
+        label = next(filter(None, map(only, _LABELS[::-1] if kind.label == CLASS else _LABELS)), None)
+    without_label = label is None and kind.label in _LABELS
+    free.pop(label or "", None)
+    bare = all(map(_BARE.fullmatch, free))
+    sentences: list[Column | None] = [*columns]
+    unknown = [name for name, role in free.items() if role in ("", TEXT)]
+    if kind.most == 1 and not columns:
+        texts = {" ".join(_words(name)): name for name in unknown}
+        sentences = [next((texts[name] for name in _USUAL[TEXT] if name in texts), None)]
+        unknown = [name for name, role in free.items() if role not in _LABELS]
+    elif bare and not columns:
+        places = kind.least if without_label else min(len(free), kind.most or kind.least + 1)
+        sentences = [None] * max(places, kind.least)
+    elif not columns:
+        negatives = [name for name, role in free.items() if role == NEGATIVE]
+        room = len(negatives) if kind.most is None else kind.most - 2
+        if 0 < room < len(negatives):
+            raise refusal(f"expected {room} of {shown(negatives)}: ")
+        missing = kind.least - 2 - len(negatives)
+        sentences = [only(FIRST), only(SECOND), *negatives[:room], *[None] * missing]
     gaps = sentences.count(None)
-    unknown = [name for name, role in remaining.items() if role in ("", TEXT)]
-    by_name = not (columns or bare)  # the name of a label has to be a usual one
-    if (gaps or needs_label) and (len(unknown) != gaps + needs_label or (by_name and (needs_label or gaps > _UNKNOWN))):
-        alone = needs_label and (not gaps or len(unknown) == gaps)
-        raise _refusal(kind.label_remedy if alone else kind.remedy, where, names)
+    ordered = bool(columns) or bare  # then the label may have any name, too
+    if (gaps or without_label) and len(unknown) != gaps + without_label:
+        raise refusal()
+    if not ordered and (without_label or gaps > _UNKNOWN):
+        raise refusal()
     rest = iter(unknown)
     filled = tuple(next(rest) if name is None else name for name in sentences)
-    if needs_label:
+    if without_label:
         label = next(rest)
     return Columns(filled, label, () if columns else tuple(name for name in names if name not in {*filled, label}))
-
-
-def _label(left: Mapping[str, str], kind: Kind, where: object) -> str | None:
-    """The column of the label by its name."""
-    order = _LABELS[::-1] if kind.label == "class" else _LABELS
-    remedy = kind.label_remedy or kind.remedy
-    names = (_one(left, role, kind.label_noun, remedy, where) for role in order if kind.label)
-    return next(filter(None, names), None)
-
-
-def _sentences(left: dict[str, str], kind: Kind, where: object, bare: bool, wanted: bool) -> list[Column | None]:
-    """The columns of sentences by their names; None for those that other columns of `left` have to fill."""
-    if kind.most == 1:
-        texts = {" ".join(_words(name)): name for name, role in left.items() if role == TEXT}
-        left |= {name: "" for name, role in left.items() if role not in _LABELS}  # any of them may be the texts
-        return [next((texts[usual] for usual in _USUAL[TEXT] if usual in texts), None)]
-    if bare:
-        count = kind.least if wanted else min(len(left), kind.most or kind.least + 1)
-        return [None] * max(count, kind.least)
-    sides = [_one(left, role, kind.noun(place), kind.remedy, where) for place, role in enumerate((FIRST, SECOND))]
-    negatives = [name for name, role in left.items() if role == NEGATIVE]
-    room = len(negatives) if kind.most is None else kind.most - 2
-    if room and len(negatives) > room:
-        raise _refusal(f"expected {room} of {shown(negatives)}: {kind.remedy}", where, left)
-    return [*sides, *negatives[:room], *[None] * (kind.least - 2 - len(negatives))]
-
-
-def _one(left: Mapping[str, str], role: str, noun: str, remedy: str, where: object) -> str | None:
-    """The column of a role, if there is one; InputError if there are several."""
-    names = [name for name, of in left.items() if of == role]
-    if len(names) > 1:
-        raise _refusal(f"{shown(names)} are all usual names of the {noun}: {remedy}", where, left)
-    if names:
-        return names[0]
-    return None
-
-
-def _refusal(remedy: str, where: object, names: Iterable[str]) -> InputError:
-    return InputError(f"{where}: {remedy}; there are {shown(names)}.")

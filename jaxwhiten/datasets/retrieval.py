@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.datasets.columns import SEARCHES, guess
-from jaxwhiten.datasets.tables import Table, read_header, read_table
-from jaxwhiten.datasets.textfile import BadRows, numbered_lines
+from jaxwhiten.datasets.tables import Table, metadata_rows, read_header, read_table
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
@@ -247,8 +245,11 @@ def _alike(text: str) -> str:
 
 def _by_id(path: Path) -> dict[str, tuple[str, str]]:
     """Texts by id, each with its title in front, if it has one, and alone."""
-    table = read_table(path, {name: name for name in ("_id", "text")})
-    records = (json.loads(line) for _, line in numbered_lines(path, BadRows(path)) if line.strip())
-    titles = (record.get("title") or "" for record in records)
-    rows = zip(table["_id"], titles, table.texts("text"), strict=True)
-    return {str(key): (f"{title} {text}".strip(), text) for key, title, text in rows}
+    names = ["_id", "text", *({"title"} & {*read_header(path)})]
+    texts = dict[str, tuple[str, str]]()
+    for line, row in metadata_rows(path, "jsonl", names):
+        text, title = row["text"], row.get("title") or ""
+        if row["_id"] is None or not isinstance(text, str):
+            raise DataError(f"{path}, line {line}: expected _id and text, got {row['_id']!r:.40} and {text!r:.40}.")
+        texts[str(row["_id"])] = f"{title} {text}".strip(), text
+    return texts

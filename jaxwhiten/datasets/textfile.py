@@ -1,21 +1,19 @@
-"""Lines of untrusted text files: compression, byte-order mark, line ends, encoding and limits, in one place.
+"""Lines of text files: compression, encoding and the length of lines, in one place.
 
-Every reader of this package uses `numbered_lines`; a `Corpus` is files with one passage per line. A line that is not
-clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a
-line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once, from its beginning.
+Every reader of this package uses `decoded` or `numbered_lines`; a `Corpus` is files with one passage per line. A line
+that is not clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n`
+end a line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once.
 """
 
 from __future__ import annotations
 
 import bz2
-import contextlib
 import glob
 import gzip
-import importlib
 import lzma
 import os
+import re
 import shutil
-import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,15 +25,9 @@ from jaxwhiten import interrupts
 from jaxwhiten.errors import REASON, DataError, DataNotFoundError, turning
 from jaxwhiten.io import PathLike, writing
 
-PACKED = (".gz", ".bz2", ".xz", ".zst")
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 MAX_LINE_BYTES = 16 << 20
-# A compressed file may not unpack to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
-MAX_UNPACKED = 256 << 20
-MAX_RATIO = 200
-# Compressed files by their first bytes; zstd is in Python from 3.14 on.
-_OPENERS: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-_OPENERS |= {b"\x28\xb5\x2f\xfd": lambda file: _zstd(file.name).open(file)}
-_BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPOOLED = list[Any]()  # temporary files, which are removed when the process ends
 
 
@@ -46,14 +38,8 @@ def split_name(path: PathLike) -> tuple[str, str]:
     ('texts', '.tsv')
     """
     name = Path(path).name
-    stem, ending = os.path.splitext(os.path.splitext(name)[0] if name.lower().endswith(PACKED) else name)
+    stem, ending = os.path.splitext(os.path.splitext(name)[0] if name.lower().endswith((*PACKED,)) else name)
     return stem, ending.lower()
-
-
-def _zstd(path: PathLike) -> Any:
-    advice = f"{path}: zstd needs Python 3.14: decompress the file first, with `zstd -d {path}`."
-    with turning(DataError, advice, ImportError):
-        return importlib.import_module("compression.zstd")
 
 
 @dataclass
@@ -63,13 +49,66 @@ class BadRows:
     path: PathLike
     skip: bool = False
     count: int = 0
+    unit: str = "line"
     tell: Callable[[], int] = lambda: 0  # for a file of lines: the offset after the row that was read last
 
     def __call__(self, line: int, reason: str) -> None:
         """Counts a bad row, or raises `DataError` with file and line (from 1)."""
         if not self.skip:
-            raise DataError(f"{self.path}, line {line}: {reason}.")
+            raise DataError(f"{self.path}, {self.unit} {line}: {reason}.")
         self.count += 1
+
+
+def damage(text: str) -> str | None:
+    """What is wrong with a text; None for clean text. `decoded` turns bytes that are not UTF-8 into surrogates."""
+    if "\0" in text:
+        return "contains a NUL: not a text file, or not UTF-8"
+    if not text.isascii() and _SURROGATE.search(text):
+        return "not UTF-8, or an unpaired surrogate: convert the file to UTF-8"
+    return None
+
+
+def decoded(path: PathLike, start: tuple[int, int] = (0, 0), bad: BadRows | None = None) -> Iterator[str]:
+    """The lines of a file, plain or compressed as its ending says, with their ends.
+
+    `start` continues after a line: its number, and the offset of its end as reported by `bad.tell`.
+
+    Raises:
+      DataError: The file is missing or damaged, or a line is too long; the message names file and line.
+    """
+    number, byte = start
+    try:
+        with PACKED.get(Path(path).suffix.lower(), open)(path, "rb") as file:
+            if byte:
+                file.seek(byte)
+            if bad and file.seekable():
+                bad.tell = file.tell
+            for line in decoded_stream(file.readline, path, number):
+                number += 1
+                yield line
+            if bad:
+                end = bad.tell()
+                bad.tell = lambda: end  # rows may be found to be bad when the file is at its end, and closed
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file.") from None
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from error
+        raise DataError(f"{path}, line {number + 1}: truncated or damaged compressed file ({error}).") from error
+
+
+def decoded_stream(readline: Callable[[int], bytes], path: PathLike, number: int = 0) -> Iterator[str]:
+    """The lines of an open file after a number of lines, each as soon as it is there, and no longer than the limit."""
+    while part := readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(part) > MAX_LINE_BYTES:
+            raise DataError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes: not a text file.")
+        if number == 1 and not part.endswith(b"\n") and b"\r" in part.rstrip(b"\r"):
+            raise DataError(
+                f"{path}, line 1: its lines end with a carriage return alone, expected \\n or \\r\\n: convert the"
+                " file, as with `tr '\\r' '\\n'`."
+            )
+        yield part.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
 def numbered_lines(
@@ -80,79 +119,23 @@ def numbered_lines(
     >>> list(numbered_lines("texts.txt"))
     [(1, 'A dog runs.'), (2, 'It rains.')]
 
-    Memory is bounded by `MAX_LINE_BYTES` for any file. `start` continues after a line: its number, and the offset of
-    its end as reported by `bad.tell`.
+    `start` continues after a line, as for `decoded`.
     """
-    path, number, bad = Path(path), 1, bad or BadRows(path)
-    try:
-        with open(path, "rb") as plain:
-            begins = plain.peek(8)
-            opener = next((opener for first, opener in _OPENERS.items() if begins.startswith(first)), None)
-            most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size) if opener else sys.maxsize
-            with opener(plain) if opener else contextlib.nullcontext(plain) as file:
-                if start[1]:
-                    file.seek(start[1])
-                if file.seekable():
-                    bad.tell = file.tell
-                for number, line in lines_of(file.readline, bad, most=most, before=start[0]):
-                    yield number, line
-                end = bad.tell()
-                bad.tell = lambda: end  # rows may be found to be bad when the file is at its end, and closed
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file.") from None
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from error
-        raise DataError(f"{path}, line {number}: truncated or damaged compressed file ({error}).") from error
+    bad = bad or BadRows(path)
+    yield from _clean(decoded(path, start, bad), bad, start[0])
 
 
-def lines_of(
-    readline: Callable[[int], bytes],
-    bad: BadRows,
-    *,
-    most: int = sys.maxsize,
-    before: int = 0,
-) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` for an open file; more than `most` bytes raise a DataError.
+def lines_of(readline: Callable[[int], bytes], bad: BadRows) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` for an open file."""
+    yield from _clean(decoded_stream(readline, bad.path), bad)
 
-    A byte-order mark is dropped. A line that is too long is read in parts, which are discarded. `before` is the number
-    of lines before these. DataError for a file whose lines end with a carriage return alone.
-    """
-    number = before
-    total = 0
-    rest = False
-    while part := readline(MAX_LINE_BYTES + 1):
-        number = number + (not rest)
-        total = total + len(part)
-        if total > most:
-            raise DataError(
-                f"{bad.path}, line {number}: unpacks to more than {most} bytes, over {MAX_RATIO} times its size,"
-                " so not a text file. Unpack it first if it is."
-            )
-        if number == 1 and not part.endswith(b"\n") and b"\r" in part.rstrip(b"\r"):
-            raise DataError(
-                f"{bad.path}, line 1: its lines end with a carriage return alone, expected \\n or \\r\\n: convert the"
-                " file, as with `tr '\\r' '\\n'`."
-            )
-        begun = rest
-        rest = len(part) > MAX_LINE_BYTES and not part.endswith(b"\n")
-        if rest:
-            continue
-        line = part.removesuffix(b"\n").removeprefix(_BOM if number == 1 else b"")
-        if part == _BOM and number == 1:
-            return
-        if begun:
-            bad(number, f"longer than {MAX_LINE_BYTES} bytes")
-        elif b"\0" in line:
-            bad(number, "contains a NUL byte: not a text file, or not UTF-8")
+
+def _clean(lines: Iterator[str], bad: BadRows, before: int = 0) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines, before + 1):
+        if reason := damage(line):
+            bad(number, reason)
         else:
-            try:
-                yield number, line.decode("utf-8").removesuffix("\r")
-            except UnicodeDecodeError as error:
-                at = f"byte 0x{line[error.start]:02x} at position {error.start}"
-                bad(number, f"not UTF-8 ({at}): convert the file to UTF-8")
-    if rest:
-        bad(number, f"longer than {MAX_LINE_BYTES} bytes")
+            yield number, line.removesuffix("\n").removesuffix("\r")
 
 
 def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Path]:
@@ -170,18 +153,16 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
     """
     text = os.fspath(where)
     path = Path(where).expanduser()
+    message = f"{text}: no such file or folder" if text else "No text was specified"
+    files = list[Path]()
     with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
         if text and (path.is_file() or is_pipe(path)):
             return [path]
     if text and path.is_dir():
         files = [file for file in _files_below(path) if split_name(file)[1] in endings]
         message = f"{path}: no file that ends in {' or '.join(endings)}"
-    else:
-        if text:
-            files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
-        else:
-            files = []
-        message = f"{text}: no such file or folder" if text else "No text was specified"
+    elif text:
+        files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
     if not files:
         raise DataNotFoundError(
             f"{message}. Specify a file, a folder or a pattern of text files, one passage per line."

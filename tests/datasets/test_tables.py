@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.datasets import read_table
-from jaxwhiten.datasets.tables import _values, read_header, table_rows
+from jaxwhiten.datasets.tables import read_header, table_rows
 from jaxwhiten.errors import DataError, InputError
 
 COLUMNS = {"anchor": "question1", "positive": "question2"}

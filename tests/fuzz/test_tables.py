@@ -129,17 +129,6 @@ def test_parquet_comes_back_whole_or_not_at_all(tmp_path, rows, data):
     assert (table is None) == isinstance(error, DataError)
 
 
-def test_a_text_of_parquet_that_many_rows_name_is_held_once(tmp_path):
-    """One text of 32 MB, named by 60,000 rows: some kilobytes on disk, two terabytes if each row held its own."""
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "t.parquet"
-    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array(["x" * (32 << 20)]))
-    pq.write_table(pa.table({"a": column}), path, compression="ZSTD")
-    assert len({*map(id, read_table(path)["a"])}) == 1
-
-
 @fuzz()
 @given(content=ANY, packed=st.booleans(), skip=st.booleans())
 def test_any_lines(tmp_path, content, packed, skip):
