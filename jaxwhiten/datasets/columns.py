@@ -27,34 +27,24 @@ _UNKNOWN = 2  # columns of sentences, at most, that are taken by their order
 _SHOWN = 400  # characters of a list of names
 _BARE = re.compile(r"(column)?\d+")  # columns of tuples, and of a DataFrame without names
 
-# Usual names in words, those of data sets on the hub among them; a name may end with `text`, as `query_text`.
-_QUERIES = ("anchor", "query", "question", "claim")
-_DOCUMENTS = ("positive", "pos", "document", "doc", "passage", "paragraph", "answer", "response", "evidence")
-_USUAL = {
-    FIRST: (*_QUERIES, "premise"),
-    SECOND: (*_DOCUMENTS, "hypothesis"),
-    TEXT: ("sentence", "text"),  # of both, the first one is read
-    SCORE: (
-        *("score", "similarity", "similarity score", "relatedness", "relatedness score", "relevance", "rating"),
-        *("relevance score", "gold", "gold score", "human score", "grade"),
-    ),
-    CLASS: (
-        *("label", "labels", "gold label", "class", "entailment label", "entailment judgment", "relevant"),
-        *("is relevant", "duplicate", "duplicates", "is duplicate"),
-    ),
-}
-_ROLES = {name: role for role, names in _USUAL.items() for name in names}
+# Usual names as `_normal` writes them, those of data sets on the hub among them.
+_QUERIES = "anchor query question claim".split()
+_DOCUMENTS = "positive pos document doc passage paragraph answer response evidence".split()
+_TEXTS = ("sentence", "text")  # of both, the first one is read
+_SCORES = """score similarity similarity_score relatedness relatedness_score relevance relevance_score rating gold
+    gold_score human_score grade"""
+_CLASSES = """label labels gold_label class entailment_label entailment_judgment relevant is_relevant duplicate
+    duplicates is_duplicate"""
+_ROLES = dict.fromkeys([*_QUERIES, "premise"], FIRST) | dict.fromkeys([*_DOCUMENTS, "hypothesis"], SECOND)
+_ROLES |= dict.fromkeys(_TEXTS, TEXT) | dict.fromkeys(_SCORES.split(), SCORE) | dict.fromkeys(_CLASSES.split(), CLASS)
 # Names with a mark, as `sentence1` and `sentence2`, or `text_a` and `text_b`.
-_MARKED = ("sentence", "sent", "s", "question", "q", "query", "text", "phrase", "document", "doc", "passage", "title")
-_MARKS = (("1", "2"), ("0", "1"), ("a", "b"))
-_NEGATIVE = ("negative", "negatives", "neg")
-_MEASURES = ("score", "scores", "similarity", "label")
+_MARKED = "sentence sent s question q query text phrase document doc passage title".split()
+_MARKS = ("12", "01", "ab")
+_NEGATIVES = ("negative", "negatives", "neg")
+_MEASURES = ("score", "scores", "similarity", "label")  # last words of names of no negatives
 # Last words of names of columns without sentences, as `pair_id` and `publish_date`; `Unnamed: 0` is pandas' index.
-_OTHER = (
-    *("id", "ids", "idx", "index", "guid", "uuid", "qid", "did", "pid", "docid", "queryid", "pairid", "unnamed"),
-    *("date", "datetime", "time", "timestamp", "year", "url", "uri", "link", "lang", "language", "locale", "split"),
-    *("author", "topic", "filename", "path"),
-)
+_OTHER = """id ids idx index guid uuid qid did pid docid queryid pairid unnamed date datetime time timestamp year url uri
+    link lang language locale split author topic filename path""".split()
 
 
 @dataclass(frozen=True)
@@ -110,29 +100,29 @@ def roles(header: Iterable[str]) -> dict[str, str]:
     >>> roles(["qid", "question_text", "hardNegative1", "body"])
     {'qid': 'other', 'question_text': 'first', 'hardNegative1': 'negative'}
     """
-    words = {name: _words(name) for name in header}
-    result = {name: role for name, of in words.items() if (role := _role(of))}
+    normal = {name: _normal(name) for name in header}
+    result = {name: role for name, usual in normal.items() if (role := _role(usual))}
     for stem in _MARKED:
-        marked = {of[1]: name for name, of in words.items() if len(of) == 2 and of[0] == stem}
-        if marks := next((marks for marks in _MARKS if set(marks) == set(marked)), None):
+        marked = {usual.removeprefix(f"{stem}_"): name for name, usual in normal.items() if usual.startswith(f"{stem}_")}
+        if marks := next((marks for marks in _MARKS if {*marks} == {*marked}), None):
             result |= {marked[mark]: role for mark, role in zip(marks, (FIRST, SECOND), strict=True)}
     return result
 
 
-def _words(name: str) -> list[str]:
+def _normal(name: str) -> str:
+    """A name in lower case, its words joined by `_`; it may end with `text`, as `query_text`, which is left out."""
     words = re.findall(r"[^\W\d_]+|\d+", re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", name).lower())
-    if len(words) > 1 and words[-1] == "text":
-        return words[:-1]
-    return words
+    return "_".join(words[:-1] if len(words) > 1 and words[-1] == "text" else words)
 
 
-def _role(words: Sequence[str]) -> str | None:
-    last = next((word for word in reversed(words) if not word.isdigit()), "")
-    if last in _OTHER or not words:  # without a word: the index that pandas writes
+def _role(name: str) -> str | None:
+    """The role of a normal name; an empty one is that of the index that pandas writes."""
+    last = re.sub(r"[_\d]+$", "", name).rpartition("_")[2]
+    if not name or last in _OTHER:
         return OTHER
-    if last not in _MEASURES and next((word for word in words if word != "hard"), "") in _NEGATIVE:
+    if name.removeprefix("hard_").split("_")[0] in _NEGATIVES and last not in _MEASURES:
         return NEGATIVE
-    return _ROLES.get(" ".join(words))
+    return _ROLES.get(name)
 
 
 def labels_of(header: Iterable[str]) -> list[str]:
@@ -150,7 +140,7 @@ def is_search(header: Iterable[str]) -> bool:
     >>> is_search(["url", "passage", "query"]), is_search(["premise", "hypothesis", "label"])
     (True, False)
     """
-    names = {" ".join(_words(name)) for name in header}
+    names = {*map(_normal, header)}
     return not (names.isdisjoint(_QUERIES) or names.isdisjoint(_DOCUMENTS))
 
 
@@ -189,8 +179,8 @@ def guess(
     sentences: list[Column | None] = [*columns]
     unknown = [name for name, role in free.items() if role in ("", TEXT)]
     if kind.most == 1 and not columns:
-        texts = {" ".join(_words(name)): name for name in unknown}
-        sentences = [next((texts[name] for name in _USUAL[TEXT] if name in texts), None)]
+        texts = {_normal(name): name for name in unknown}
+        sentences = [next((texts[name] for name in _TEXTS if name in texts), None)]
         unknown = [name for name, role in free.items() if role not in _LABELS]
     elif bare and not columns:
         places = kind.least if without_label else min(len(free), kind.most or kind.least + 1)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.datasets.splits import sentence_key, shares, split
-from jaxwhiten.datasets.tables import Table
-from jaxwhiten.datasets.textfile import BadRows, Corpus, corpus_files, split_name
+from jaxwhiten.datasets.tables import Table, bad_rows
+from jaxwhiten.datasets.textfile import Corpus, corpus_files, split_name
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.text import as_texts
-from jaxwhiten.types import Int, Shaped
+from jaxwhiten.types import Float64, Int, Shaped
 
 FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -150,9 +150,9 @@ def examples_of(
     table: Table,
     columns: Sequence[str],
     label: str | None,
-    classes: Sequence[str],
-    score_range: tuple[int | float, int | float],
-    skip_bad_rows: bool,
+    classes: Sequence[str] = (),
+    score_range: tuple[int | float, int | float] | None = None,
+    skip_bad_rows: bool = False,
     absent: Collection[str] = (),
 ) -> Examples:
     """Examples from a table.
@@ -161,51 +161,57 @@ def examples_of(
       columns: Names of the sentence columns, in the order the objective takes them.
       label: Name of the label column, if any.
       classes: The labels in class order, as written in the file; empty if the label is a score.
-      score_range: The scores that map to 0 and 1.
+      score_range: The scores that map to 0 and 1; by default the lowest and the highest.
       skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
       absent: The labels of rows to skip and count.
 
     Raises:
       DataError: An empty sentence, an unknown class, an invalid score, or no rows; the message names file and line.
+      InputError: All scores are equal.
     """
-    bad = BadRows(table.path, skip_bad_rows)
+    bad = bad_rows(table, skip_bad_rows)
+    labels = list(map(str, table[label])) if label else [""] * len(table.lines)
+    numbers = _scores(table[label], score_range) if label and not classes else _class_numbers(labels, classes)
+    expected = f"one of {', '.join(classes)}" if classes else "a number within the range of scores"
     keep = []
-    values = []
-    codes = {name: code for code, name in enumerate(classes)}
     without = 0
-    for row, line in enumerate(table.lines.tolist()):
-        if label and absent and str(table[label][row]) in absent:
+    for row, (text, number) in enumerate(zip(labels, numbers.tolist(), strict=True)):
+        empty = next((name for name in columns if not str(table[name][row]).strip()), None)
+        if label and text in absent:
             without += 1
-            continue
-        try:
-            for name in columns:
-                if not str(table[name][row]).strip():
-                    raise ValueError(f"{name!r} is empty")
-            values.append(_label(label, table[label][row], codes, score_range) if label else 0.0)
-        except ValueError as error:
-            bad(line, str(error))
-            continue
-        keep.append(row)
+        elif empty is not None:
+            bad(int(table.lines[row]), f"{empty!r} is empty")
+        elif label and math.isnan(number):
+            bad(int(table.lines[row]), f"{label!r} is {text[:40]!r}, expected {expected}")
+        else:
+            keep.append(row)
     if not keep:
         raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped + without} invalid).")
     columns_kept = {name: [str(table[name][row]) for row in keep] for name in columns}
-    labels = np.asarray(values, np.int32 if classes else np.float32) if label else None
-    return Examples(columns_kept, labels, tuple(classes), table.skipped + bad.count + without)
+    kept = numbers[keep].astype(np.int32 if classes else np.float32) if label else None
+    return Examples(columns_kept, kept, tuple(classes), table.skipped + bad.count + without)
 
 
-def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:
-    """The label as a class number or a score in [0, 1]; `ValueError` with a description if it is invalid."""
-    text, (low, high) = str(value), score_range
-    if codes:
-        if text not in codes:
-            raise ValueError(f"unknown {name} {text[:40]!r}; known: {', '.join(codes)}")
-        return float(codes[text])
+def _class_numbers(labels: Sequence[str], classes: Sequence[str]) -> Float64[np.ndarray, " n"]:
+    """The numbers of classes; NaN for unknown ones."""
+    codes = {name: float(code) for code, name in enumerate(classes)}
+    return np.array([codes.get(text, math.nan) for text in labels])
+
+
+def _scores(values: Sequence[Any], score_range: tuple[int | float, int | float] | None) -> Float64[np.ndarray, " n"]:
+    """Scores mapped to 0 to 1; NaN for those that are no number of the range, or beyond float32."""
+    numbers = np.array(list(map(_number, values)))
+    numbers[np.abs(numbers) > FLOAT32] = math.nan
+    low, high = score_range or (np.fmin.reduce(numbers, initial=math.inf), np.fmax.reduce(numbers, initial=-math.inf))
+    if low == high:
+        raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
+    mapped = (numbers - low) / (high - low)
+    mapped[(mapped < 0) | (mapped > 1)] = math.nan
+    return mapped
+
+
+def _number(value: Any) -> float:
     try:
-        score = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} {text[:40]!r} is not a number") from None
-    if abs(score) > FLOAT32:
-        raise ValueError(f"{name} is {score}, beyond the range of float32")
-    if not math.isfinite(score) or not min(low, high) <= score <= max(low, high):
-        raise ValueError(f"{name} is {score}, expected {low} to {high}")
-    return (score - low) / (high - low)
+        return float(value)
+    except ValueError:
+        return math.nan

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, decoded, numbered_lines
+from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, damage, decoded, numbered_lines
 from jaxwhiten.errors import REASON, DataError, optional, turning
 from jaxwhiten.io import Identity, identity
 from jaxwhiten.types import Json
@@ -43,14 +43,17 @@ def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> No
 
 def delimited(path: Path, bad: BadRows, format: str, quotes: bool) -> Opened:
     """A table of TSV, or of CSV with the delimiter of its header."""
-    before = bad.count
     lines = decoded(path)
     first = next(lines, "")
-    delimiter = "\t" if format == "tsv" else max(_DELIMITERS, key=lambda mark: _width(first, mark))
+    if not first:
+        raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
+    with turning(DataError, f"{path}, line 1: not a header line ({REASON}).", csv.Error):
+        delimiter = "\t" if format == "tsv" else max(_DELIMITERS, key=lambda mark: _width(first, mark))
+    skipped = bad.count
     rows = _csv_rows(itertools.chain([first], lines), delimiter, bad, quotes)
-    _, header = next(rows, (0, []))
-    if bad.count > before or not header:
-        raise DataError(f"{path}, line 1: {'not readable' if first else 'the file is empty'}; expected a header line.")
+    header = next(rows, (1, ["\0"]))[1]
+    if bad.count > skipped or any(map(damage, header)):
+        raise DataError(f"{path}, line 1: not a header line: expected the names of columns in UTF-8.")
 
     def cells(names: Sequence[str]) -> Rows:
         check_columns(path, header, names)
@@ -93,7 +96,7 @@ def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows, quotes: bool) 
         except csv.Error as error:
             number += 1
             reason = str(error).partition(" - ")[0]
-            bad(number, f"not valid CSV ({reason}): a cell with quotation marks has to be quoted, and they doubled")
+            bad(number, f"its quotation marks are not valid ({reason}): quote such a cell, and double those in it")
             swallowed.extendleft(reversed(used[1:]))
             rows = reader()
             continue

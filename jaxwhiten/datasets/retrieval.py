@@ -11,13 +11,14 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import SEARCHES, guess
+from jaxwhiten.datasets.columns import SEARCHES
+from jaxwhiten.datasets.sts import read_kind
 from jaxwhiten.datasets.tables import Table, metadata_rows, read_header, read_table
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
@@ -50,7 +51,6 @@ class RetrievalData:
     counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
     conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
     own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
-    read_from: tuple[str, ...] = ()  # the columns of queries, documents and grades in a table
 
     def __post_init__(self) -> None:
         if self.own is None:
@@ -108,24 +108,6 @@ class RetrievalData:
         return np.take_along_axis(ids, order[:, :-1], axis=1)
 
 
-@dataclass
-class _Side:
-    """Texts by id; the first text of an id is kept, and a different later text is a conflict."""
-
-    kind: str
-    number: dict[str, int] = field(default_factory=dict)
-    texts: list[Any] = field(default_factory=list)
-    conflicts: list[str] = field(default_factory=list)
-
-    def add(self, key: str, text: Any) -> int:
-        number = self.number.setdefault(key, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append(text)
-        elif self.texts[number] != text:
-            self.conflicts.append(f"{self.kind} {key}: {self.texts[number]!r:.80} and {text!r:.80}")
-        return number
-
-
 def from_pairs(
     name: str, rows: Iterable[Row], counts: Mapping[str, int] | None = None, corpus: Iterable[tuple[str, str]] = ()
 ) -> RetrievalData:
@@ -141,47 +123,50 @@ def from_pairs(
     >>> from_pairs("pets", rows).documents
     ['A dog runs.', 'It rains.']
     """
-    queries = _Side("query")
-    documents = _Side("document")
-    for key, text in corpus:
-        documents.add(key, text)
+    queries = dict[str, str]()
+    documents: dict[str, str | None] = dict(corpus)
+    sides: dict[str, dict[str, Any]] = {"query": queries, "document": documents}
+    conflicts: dict[str, list[str]] = {"query": [], "document": []}
+    grades = dict[tuple[str, str], float]()
     total = 0
-    grades = dict[tuple[int, int], float]()
     for query_id, document_id, query, document, grade in rows:
         total += 1
         if not math.isfinite(grade):
             judged = f"query {query_id!r:.60} and document {document_id!r:.60}"
             raise NonFiniteError(f"{name}: the grade of {judged} is {grade}, expected a finite number.")
-        pair = queries.add(query_id, query), documents.add(document_id, document)
+        for kind, key, text in (("query", query_id, query), ("document", document_id, document)):
+            if (kept := sides[kind].setdefault(key, text)) != text:
+                conflicts[kind].append(f"{kind} {key}: {kept!r:.80} and {text!r:.80}")
         if grade > 0:
-            grades[pair] = max(grade, grades.get(pair, 0))
+            grades[query_id, document_id] = max(grade, grades.get((query_id, document_id), 0))
     if not total:
         raise DataError(f"{name}: contains no pairs.")
-    pairs = np.array(sorted(grades), dtype=np.int64).reshape(-1, 2)
-    of_pairs = np.array([grades[pair] for pair in sorted(grades)], dtype=np.float64)
-    gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts), of_pairs if (of_pairs != 1).any() else None)
-    missing = documents.texts.count(None)  # after the corpus
-    documents.texts = documents.texts[: len(documents.texts) - missing]
-    for side in (queries, documents):
-        side.texts = as_texts(side.texts, side.kind)
-    empty = sum(not text for side in (queries, documents) for text in side.texts)
+    present = {key: text for key, text in documents.items() if text is not None}
+    missing = [key for key, text in documents.items() if text is None]
+    query_number = {key: number for number, key in enumerate(queries)}
+    number = {key: number for number, key in enumerate([*present, *missing])}
+    judged_pairs = sorted((query_number[query], number[document], grade) for (query, document), grade in grades.items())
+    pairs = np.array(judged_pairs, np.float64).reshape(-1, 3)
+    ids = pairs[:, :2].astype(np.int64)
+    gold = Gold.from_pairs(*ids.T, len(queries), pairs[:, 2] if (pairs[:, 2] != 1).any() else None)
+    texts = [as_texts(list(side.values()), kind) for side, kind in ((queries, "query"), (present, "document"))]
     return RetrievalData(
         name=name,
-        documents=[text or "." for text in documents.texts],
-        document_ids=list(documents.number)[: len(documents.texts)],
-        queries=[text or "." for text in queries.texts],
-        query_ids=list(queries.number),
+        documents=[text or "." for text in texts[1]],
+        document_ids=list(present),
+        queries=[text or "." for text in texts[0]],
+        query_ids=list(queries),
         gold=gold,
         counts={
             "rows": total,
             **(counts or {}),
-            "empty_texts": empty,
-            "rows_with_another_text_of_a_document": len(documents.conflicts),
-            "rows_with_another_text_of_a_query": len(queries.conflicts),
+            "empty_texts": sum(side.count("") for side in texts),
+            "rows_with_another_text_of_a_document": len(conflicts["document"]),
+            "rows_with_another_text_of_a_query": len(conflicts["query"]),
             "queries_without_gold": int((np.diff(gold.indptr) == 0).sum()),
-            "judged_documents_missing": missing,
+            "judged_documents_missing": len(missing),
         },
-        conflicts=tuple(documents.conflicts[:_EXAMPLES] + queries.conflicts[:_EXAMPLES]),
+        conflicts=(*conflicts["document"][:_EXAMPLES], *conflicts["query"][:_EXAMPLES]),
     )
 
 
@@ -202,15 +187,10 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     """
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))
-    taken = guess(read_header(source), SEARCHES, source.path if isinstance(source, Table) else source)
-    columns = dict(zip(("query", "document", "label"), (*taken.sentences, taken.label), strict=True))
-    table = read_table(source, {name: column for name, column in columns.items() if column})
+    table = read_kind(source, SEARCHES, ("query", "document", "label"))
     grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
     pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
-    data = from_pairs(table.path.name, ((query, document, query, document, gain) for query, document, gain in pairs))
-    note(taken.words(SEARCHES))
-    grades_from = taken.label or "no column: every row is a relevant document"
-    return dataclasses.replace(data, read_from=(*map(str, taken.sentences), grades_from))
+    return from_pairs(table.path.name, ((query, document, query, document, gain) for query, document, gain in pairs))
 
 
 def _read_beir(folder: Path) -> RetrievalData:
@@ -236,7 +216,7 @@ def _read_beir(folder: Path) -> RetrievalData:
     data = dataclasses.replace(data, own=np.array(own))
     if count := data.own_documents:
         note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")
-    return dataclasses.replace(data, counts={**data.counts, "own_documents_left_out": count})
+    return data
 
 
 def _alike(text: str) -> str:

@@ -9,8 +9,8 @@ from importlib import resources
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import PAIRS, Columns, guess, labels_of, shown
-from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format
+from jaxwhiten.datasets.columns import PAIRS, Columns, Kind, guess, labels_of, shown
+from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format, where_of
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.terminal import note
@@ -35,7 +35,6 @@ class Pairs:
     sentence2: list[str]
     score: Float64[np.ndarray, " n"]
     subset: list[str]
-    read_from: tuple[str, ...] = ()  # the columns of sentences and score in a table
 
     def __len__(self) -> int:
         return len(self.sentence1)
@@ -94,18 +93,34 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     """
     if len(columns) not in (0, 3):
         raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
+    if not columns:
+        header = read_header(source)
+        if len(header) == 2 and not labels_of(header):
+            raise InputError(
+                f"{where_of(source)}: two columns and no score: add a column score, of numbers or of 0 and 1; or name the"
+                " columns query and document, to score a search."
+            )
+    table = read_kind(source, PAIRS, _COLUMNS, columns)
+    first, second = (table.texts(column) for column in _COLUMNS[:2])
+    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first))
+
+
+def read_kind(source: PathLike | Table, kind: Kind, names: Sequence[str], columns: Sequence[Column] = ()) -> Table:
+    """The columns of two sentences and a label under new names; a note says which they are.
+
+    Args:
+      columns: Their names in the table; by default guessed, and a table of searches may lack the label.
+    """
     if columns:
         taken = Columns(tuple(columns[:2]), shown(columns[2:]))
     else:
         header = read_header(source)
         check_header(source, header)
-        taken = _pair_columns(source.path if isinstance(source, Table) else source, header)
-    names: Sequence[Column] = (*taken.sentences, columns[2] if columns else taken.label or "")
-    table = read_table(source, dict(zip(_COLUMNS, names, strict=True)))
-    note(taken.words(PAIRS))
-    first, second = (table.texts(column) for column in _COLUMNS[:2])
-    read_from = tuple(shown([name]) for name in names)
-    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), read_from)
+        taken = guess(header, kind, where_of(source))
+    in_table = (*taken.sentences, columns[2] if columns else taken.label)
+    table = read_table(source, {name: column for name, column in zip(names, in_table, strict=True) if column})
+    note(taken.words(kind))
+    return table
 
 
 def is_row(header: Sequence[str]) -> bool:
@@ -121,12 +136,3 @@ def check_header(source: PathLike | Table, header: Sequence[str]) -> None:
             f"{source}, line 1: {', '.join(header)[:80]!r} looks like a row: add a line with the names of the columns,"
             " or specify the column if this is its name."
         )
-
-
-def _pair_columns(where: object, header: Sequence[str]) -> Columns:
-    if len(header) == 2 and not labels_of(header):
-        raise InputError(
-            f"{where}: two columns and no score: add a column score, of numbers or of 0 and 1; or name the columns"
-            " query and document, to score a search."
-        )
-    return guess(header, PAIRS, where)

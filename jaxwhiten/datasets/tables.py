@@ -92,10 +92,15 @@ def _problem(name: str, value: object) -> str | None:
     return f"{name!r} is {'null' if value is None else 'a ' + type(value).__name__}, expected text or a number"
 
 
-def _bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
-    if isinstance(source, Table):
-        return BadRows(source.path, skip, unit="row")
-    return BadRows(source, skip)
+def where_of(source: PathLike | Table) -> PathLike:
+    """The path of a table, or what stands for it in messages."""
+    return source.path if isinstance(source, Table) else source
+
+
+def bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
+    """What handles the bad rows of a table."""
+    unit = "row" if isinstance(source, Table) and not source.path.is_file() else "line"
+    return BadRows(where_of(source), skip, unit=unit)
 
 
 def _open(
@@ -149,7 +154,7 @@ def read_header(source: PathLike | Table, format: str | None = None, *, whole: b
       format: The format of the file; by default that of its ending.
       whole: Whether all JSON lines, and all files of a folder, are read for their keys, or only the first.
     """
-    return list(_open(source, _bad_rows(source), format, whole=whole).header)
+    return list(_open(source, bad_rows(source), format, whole=whole).header)
 
 
 def table_rows(
@@ -160,7 +165,7 @@ def table_rows(
     quotes: bool = True,
 ) -> Rows:
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
-    bad = bad or _bad_rows(source)
+    bad = bad or bad_rows(source)
     joined = any(isinstance(column, str) and "+" in column for column in columns)
     opened = _open(source, bad, format, whole=joined, quotes=quotes)
     groups = [parts_of(column, opened.header) for column in columns]
@@ -236,13 +241,12 @@ def read_table(
       DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
         names file and line.
     """
-    bad = _bad_rows(source, skip_bad_rows)
+    bad = bad_rows(source, skip_bad_rows)
     if columns is None:
         columns = {name: name for name in read_header(source)}
     rows = list(table_rows(source, list(columns.values()), bad=bad, quotes=quotes))
     values = {name: [row[place] for _, row in rows] for place, name in enumerate(columns)}
-    path = source.path if isinstance(source, Table) else Path(source)
-    return Table(values, path, np.fromiter((line for line, _ in rows), np.int64, len(rows)), bad.count)
+    return Table(values, Path(where_of(source)), np.fromiter((line for line, _ in rows), np.int64, len(rows)), bad.count)
 
 
 def as_table(rows: Any) -> Table | PathLike:
@@ -272,7 +276,7 @@ def _columns(rows: Any) -> dict[str, list[Any]]:
     check_collected(rows)
     if hasattr(rows, "__arrow_c_stream__") and not hasattr(rows, "__array__"):  # a query, as of DuckDB
         rows = optional("pyarrow", "data", "Reading Arrow").table(rows)
-    if hasattr(rows, "__len__"):
+    if hasattr(rows, "__len__") or not isinstance(rows, Iterable):  # a stream has no length
         names = [*rows] if isinstance(rows, Mapping) else getattr(rows, "column_names", getattr(rows, "columns", None))
         if hasattr(rows, "iter"):  # a `datasets.Dataset`, whose format may show some of its columns
             batches = list(map(_columns, rows.iter(batch_size=1000)))

@@ -92,16 +92,10 @@ def read_rows(
     for name in [] if columns else names:
         if len(table[name]) and all(map(_is_label, table[name])):
             raise _no_sentences(where, name)
-    if objective.label == "score" and score_range is None:
-        numbers = table.numbers(label or "")
-        numbers = numbers[np.abs(numbers) <= FLOAT32]  # others are bad rows
-        score_range = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
-        if not score_range[0] < score_range[1]:
-            raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
-    elif objective.label == "score" and score_range and not _is_range(*score_range):
+    if objective.label == "score" and score_range and not _is_range(*score_range):
         raise InputError(f"score_range={score_range}: expected two different numbers within float32's range.")
     of = classes if objective.label == "class" else ()
-    examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows, ABSENT if known else ())
+    examples = examples_of(table, names, label, of, score_range, skip_bad_rows, ABSENT if known else ())
     unlabeled = len(names) > 2 and examples.label is None
     if unlabeled:
         return examples.without_false_negatives()
@@ -160,7 +154,7 @@ def _triplets(table: Table, names: Sequence[str], label: str, classes: Sequence[
     """Premise, entailed hypothesis and contradiction, from pairs with the classes of NLI."""
     if len(names) != 2:
         raise InputError(f"Rows with a class have two sentences, these have {len(names)}: omit the label.")
-    pairs = examples_of(table, names, label, classes, (0.0, 1.0), skip_bad_rows, ABSENT)
+    pairs = examples_of(table, names, label, classes, None, skip_bad_rows, ABSENT)
     assert pairs.label is not None
     triplets = nli_triplets(*pairs.columns.values(), pairs.label)
     if not len(triplets):
