@@ -196,5 +196,4 @@ def encoding(seconds: float, sentences: int, nli: NLIRows | None = None, note: s
 def dataset(data: RetrievalData, queries: int) -> Record:
     """The data that is searched, with statistics from reading it."""
     counts = Record(data.counts)
-    conflicts = list(data.conflicts)
-    return Record(name=data.name, documents=len(data.documents), queries=queries, counts=counts, conflicts=conflicts)
+    return Record(name=data.name, documents=len(data.documents), queries=queries, counts=counts, conflicts=[])

@@ -132,7 +132,7 @@ def rows(
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
         elif not isinstance(id, str | int):
-            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer{_id_advice(id)}")
+            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer below 2^53")
         else:
             yield Row(text, id, "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)
@@ -146,11 +146,6 @@ def whole_id(id: object) -> Any:
     if isinstance(id, float) and id.is_integer() and abs(id) < 2**53:
         return int(id)
     return id
-
-
-def _id_advice(id: object) -> str:
-    rounded = isinstance(id, float) and abs(id) >= 2**53
-    return ": floating point rounds integers of this size, write them as integers or text" if rounded else ""
 
 
 def by_source(records: Iterable[Fields]) -> dict[tuple[str, str | None], list[Fields]]:

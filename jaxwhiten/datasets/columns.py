@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,23 +28,26 @@ _SHOWN = 400  # characters of a list of names
 _BARE = re.compile(r"(column)?\d+")  # columns of tuples, and of a DataFrame without names
 
 # Usual names as `_normal` writes them, those of data sets on the hub among them.
-_QUERIES = "anchor query question claim".split()
-_DOCUMENTS = "positive pos document doc passage paragraph answer response evidence".split()
-_TEXTS = ("sentence", "text")  # of both, the first one is read
-_SCORES = """score similarity similarity_score relatedness relatedness_score relevance relevance_score rating gold
-    gold_score human_score grade"""
-_CLASSES = """label labels gold_label class entailment_label entailment_judgment relevant is_relevant duplicate
-    duplicates is_duplicate"""
-_ROLES = dict.fromkeys([*_QUERIES, "premise"], FIRST) | dict.fromkeys([*_DOCUMENTS, "hypothesis"], SECOND)
-_ROLES |= dict.fromkeys(_TEXTS, TEXT) | dict.fromkeys(_SCORES.split(), SCORE) | dict.fromkeys(_CLASSES.split(), CLASS)
+_USUAL = {
+    FIRST: "anchor query question claim premise",
+    SECOND: "positive pos document doc passage paragraph answer response evidence hypothesis",
+    TEXT: "sentence text",  # of both, the first one is read
+    SCORE: "score similarity similarity_score relatedness relatedness_score relevance relevance_score rating grade gold"
+    " gold_score human_score",
+    CLASS: "label labels gold_label class entailment_label entailment_judgment relevant is_relevant duplicate"
+    " duplicates is_duplicate",
+}
+_ROLES = {name: role for role, names in _USUAL.items() for name in names.split()}
 # Names with a mark, as `sentence1` and `sentence2`, or `text_a` and `text_b`.
-_MARKED = "sentence sent s question q query text phrase document doc passage title".split()
+_MARKED = "sentence sent s question q query text phrase document doc passage title"
 _MARKS = ("12", "01", "ab")
-_NEGATIVES = ("negative", "negatives", "neg")
-_MEASURES = ("score", "scores", "similarity", "label")  # last words of names of no negatives
+_NEGATIVES = "negative negatives neg"
+_MEASURES = "score scores similarity label"  # last words of names of no negatives
 # Last words of names of columns without sentences, as `pair_id` and `publish_date`; `Unnamed: 0` is pandas' index.
-_OTHER = """id ids idx index guid uuid qid did pid docid queryid pairid unnamed date datetime time timestamp year url uri
-    link lang language locale split author topic filename path""".split()
+_OTHER = (
+    "id ids idx index guid uuid qid did pid docid queryid pairid unnamed date datetime time timestamp year url uri link"
+    " lang language locale split author topic filename path"
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class Kind:
 
 
 TEXTS = Kind(("texts",), "specify the text column with --column", 1, 1)
-PAIRS = Kind(("sentences",), "specify columns=SENTENCE1,SENTENCE2,SCORE", label="score")
+_SCORED = "specify columns=SENTENCE1,SENTENCE2,SCORE; or, to score a search, name the columns query and document"
+PAIRS = Kind(("sentences",), _SCORED, label="score")
 SEARCHES = Kind(("queries", "documents"), "remove or rename all but one", label="grade")
 _LABEL_NOUNS = {"score": "scores", "class": "classes", "grade": "grades"}
 
@@ -103,7 +107,9 @@ def roles(header: Iterable[str]) -> dict[str, str]:
     normal = {name: _normal(name) for name in header}
     result = {name: role for name, usual in normal.items() if (role := _role(usual))}
     for stem in _MARKED:
-        marked = {usual.removeprefix(f"{stem}_"): name for name, usual in normal.items() if usual.startswith(f"{stem}_")}
+        marked = {
+            usual.removeprefix(f"{stem}_"): name for name, usual in normal.items() if usual.startswith(f"{stem}_")
+        }
         if marks := next((marks for marks in _MARKS if {*marks} == {*marked}), None):
             result |= {marked[mark]: role for mark, role in zip(marks, (FIRST, SECOND), strict=True)}
     return result
@@ -118,9 +124,9 @@ def _normal(name: str) -> str:
 def _role(name: str) -> str | None:
     """The role of a normal name; an empty one is that of the index that pandas writes."""
     last = re.sub(r"[_\d]+$", "", name).rpartition("_")[2]
-    if not name or last in _OTHER:
+    if not name or last in _OTHER.split():
         return OTHER
-    if name.removeprefix("hard_").split("_")[0] in _NEGATIVES and last not in _MEASURES:
+    if name.removeprefix("hard_").split("_")[0] in _NEGATIVES.split() and last not in _MEASURES.split():
         return NEGATIVE
     return _ROLES.get(name)
 
@@ -140,8 +146,8 @@ def is_search(header: Iterable[str]) -> bool:
     >>> is_search(["url", "passage", "query"]), is_search(["premise", "hypothesis", "label"])
     (True, False)
     """
-    names = {*map(_normal, header)}
-    return not (names.isdisjoint(_QUERIES) or names.isdisjoint(_DOCUMENTS))
+    names = {*map(_normal, header)} - {"premise", "hypothesis"}
+    return {FIRST, SECOND} <= {_ROLES.get(name) for name in names}
 
 
 def guess(
@@ -180,7 +186,7 @@ def guess(
     unknown = [name for name, role in free.items() if role in ("", TEXT)]
     if kind.most == 1 and not columns:
         texts = {_normal(name): name for name in unknown}
-        sentences = [next((texts[name] for name in _TEXTS if name in texts), None)]
+        sentences = [next((texts[name] for name in _USUAL[TEXT].split() if name in texts), None)]
         unknown = [name for name, role in free.items() if role not in _LABELS]
     elif bare and not columns:
         places = kind.least if without_label else min(len(free), kind.most or kind.least + 1)

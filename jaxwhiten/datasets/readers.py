@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, damage, decoded, numbered_lines
+from jaxwhiten.datasets.textfile import BadRows, damage, decoded, numbered_lines
 from jaxwhiten.errors import REASON, DataError, optional, turning
 from jaxwhiten.io import Identity, identity
 from jaxwhiten.types import Json
@@ -21,7 +21,8 @@ Rows = Iterator[tuple[int, Sequence[Any]]]  # the line and the values of each ro
 MISSING = object()  # the value of a key that a row lacks
 _DELIMITERS = ",;\t"  # spreadsheets of many countries write semicolons
 _BATCH = 1024  # rows of Parquet
-csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+_CELL = 16 << 20  # characters of a cell of CSV; a quotation mark that is never closed may enclose so many
+csv.field_size_limit(max(csv.field_size_limit(), _CELL))
 
 
 class Opened(NamedTuple):

@@ -10,10 +10,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,8 +25,6 @@ from jaxwhiten.metrics.scores import Gold
 from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import as_texts
 from jaxwhiten.types import Int
-
-_EXAMPLES = 5
 
 # Query id, document id, query, document, and how relevant it is: 0 or less for not at all; True is 1.
 Row = tuple[str, str, str, str | None, float | bool]
@@ -48,8 +45,7 @@ class RetrievalData:
     queries: list[str]
     query_ids: list[str]
     gold: Gold  # indices and grades of each query's relevant documents, often none; those missing have the highest
-    counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
-    conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
+    counts: Mapping[str, int]  # rows with another text of an id, whose first was kept, and queries without gold
     own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
 
     def __post_init__(self) -> None:
@@ -115,8 +111,8 @@ def from_pairs(
 
     The first questions are the queries and the second questions the documents, both by id with the first text of an id.
     The gold of a query are the documents of its rows with a grade above 0, the highest where rows repeat. Empty texts
-    become `"."` and are counted, in addition to the `counts` of the reader. `corpus` gives ids and texts of documents,
-    which need not occur in a row; a document of a row whose text is None is relevant and never found. A grade that is
+    become `"."`. `counts` are those of the reader, to which others are added. `corpus` gives ids and texts of
+    documents, which need not occur in a row; a document of a row whose text is None is relevant and never found. A grade that is
     NaN or infinite raises a NonFiniteError.
 
     >>> rows = [("q1", "d1", "a dog", "A dog runs.", True), ("q1", "d2", "a dog", "It rains.", False)]
@@ -125,48 +121,35 @@ def from_pairs(
     """
     queries = dict[str, str]()
     documents: dict[str, str | None] = dict(corpus)
-    sides: dict[str, dict[str, Any]] = {"query": queries, "document": documents}
-    conflicts: dict[str, list[str]] = {"query": [], "document": []}
     grades = dict[tuple[str, str], float]()
-    total = 0
+    other_texts = 0
     for query_id, document_id, query, document, grade in rows:
-        total += 1
         if not math.isfinite(grade):
             judged = f"query {query_id!r:.60} and document {document_id!r:.60}"
             raise NonFiniteError(f"{name}: the grade of {judged} is {grade}, expected a finite number.")
-        for kind, key, text in (("query", query_id, query), ("document", document_id, document)):
-            if (kept := sides[kind].setdefault(key, text)) != text:
-                conflicts[kind].append(f"{kind} {key}: {kept!r:.80} and {text!r:.80}")
+        other_texts += queries.setdefault(query_id, query) != query
+        other_texts += documents.setdefault(document_id, document) != document
         if grade > 0:
             grades[query_id, document_id] = max(grade, grades.get((query_id, document_id), 0))
-    if not total:
+    if not queries:
         raise DataError(f"{name}: contains no pairs.")
     present = {key: text for key, text in documents.items() if text is not None}
-    missing = [key for key, text in documents.items() if text is None]
     query_number = {key: number for number, key in enumerate(queries)}
-    number = {key: number for number, key in enumerate([*present, *missing])}
-    judged_pairs = sorted((query_number[query], number[document], grade) for (query, document), grade in grades.items())
-    pairs = np.array(judged_pairs, np.float64).reshape(-1, 3)
-    ids = pairs[:, :2].astype(np.int64)
-    gold = Gold.from_pairs(*ids.T, len(queries), pairs[:, 2] if (pairs[:, 2] != 1).any() else None)
-    texts = [as_texts(list(side.values()), kind) for side, kind in ((queries, "query"), (present, "document"))]
+    number = {key: number for number, key in enumerate([*present, *(documents.keys() - present)])}
+    ordered = sorted((query_number[query], number[document], grade) for (query, document), grade in grades.items())
+    query_ids, ids, gains = np.array(ordered, np.float64).reshape(-1, 3).T
+    gold = Gold.from_pairs(
+        query_ids.astype(np.int64), ids.astype(np.int64), len(queries), gains if (gains != 1).any() else None
+    )
+    unjudged = int((np.diff(gold.indptr) == 0).sum())
     return RetrievalData(
         name=name,
-        documents=[text or "." for text in texts[1]],
+        documents=[text or "." for text in as_texts(list(present.values()), "document")],
         document_ids=list(present),
-        queries=[text or "." for text in texts[0]],
+        queries=[text or "." for text in as_texts(list(queries.values()), "query")],
         query_ids=list(queries),
         gold=gold,
-        counts={
-            "rows": total,
-            **(counts or {}),
-            "empty_texts": sum(side.count("") for side in texts),
-            "rows_with_another_text_of_a_document": len(conflicts["document"]),
-            "rows_with_another_text_of_a_query": len(conflicts["query"]),
-            "queries_without_gold": int((np.diff(gold.indptr) == 0).sum()),
-            "judged_documents_missing": len(missing),
-        },
-        conflicts=(*conflicts["document"][:_EXAMPLES], *conflicts["query"][:_EXAMPLES]),
+        counts={**(counts or {}), "rows_with_another_text": other_texts, "queries_without_gold": unjudged},
     )
 
 
@@ -206,8 +189,8 @@ def _read_beir(folder: Path) -> RetrievalData:
             raise DataError(f"{judged.where(row)}: the query {query!r:.80} is not in {folder / 'queries.jsonl'}.")
         rows.append((query, document, queries[query][0], documents.get(document, (None,))[0], grades[row]))
     data = from_pairs(folder.name, rows, corpus=((key, text) for key, (text, _) in documents.items()))
-    if missing := data.counts["judged_documents_missing"]:
-        warn(f"{path}: {missing:,} judged documents are not in the corpus: never found.")
+    if missing := {document for _, document, *_ in rows} - documents.keys():
+        warn(f"{path}: {len(missing):,} judged documents are not in the corpus: never found.")
     number = {key: i for i, key in enumerate(data.document_ids)}
     own = [
         number[key] if key in number and _alike(queries[key][0]) in map(_alike, documents[key]) else -1

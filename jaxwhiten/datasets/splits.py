@@ -122,7 +122,12 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
     touching = held_out[texts].any(axis=0)
     lost = touching & ~out
     if not out.any() or touching.all() or lost.sum() > _KEPT * (n - out.sum()):
-        raise _connected(columns, texts, often, count)
+        column, row = np.argwhere(texts == often.argmax())[0]
+        raise InputError(
+            f"Cannot hold out {count:,} of {n:,} rows without leaving out too many: they are connected by shared"
+            f" sentences ({often.max():,} have {list(columns)[column][row][:60]!r}), and no sentence may be both trained on and"
+            f" scored. {_ADVICE}"
+        )
     return Split(*map(np.flatnonzero, (~touching, out, lost)))
 
 
@@ -137,20 +142,3 @@ def _drawn(sizes: Int[np.ndarray, " g"], wanted: int, seed: int) -> Bool[np.ndar
             drawn[small[: 1 + np.abs(reached - wanted).argmin()]] = True
             return drawn
     return drawn
-
-
-def _connected(
-    columns: Collection[Sequence[str]], texts: Int[np.ndarray, "c n"], often: Int[np.ndarray, " t"], wanted: int
-) -> InputError:
-    n = texts.shape[1]
-    largest = int(np.bincount(linked_groups(texts)[texts[0]]).max())
-    column, row = np.argwhere(texts == often.argmax())[0]
-    text = list(columns)[column][row]
-    if often.max() > 1:
-        where = f"{often.max():,} of them have {text[:60]!r}"
-    else:
-        where = "they have no sentence in common"
-    return InputError(
-        f"Cannot hold out {wanted:,} of {n:,} rows without leaving out too many: {largest:,} are connected by shared"
-        f" sentences ({where}), and no sentence may be both trained on and scored. {_ADVICE}"
-    )

@@ -9,7 +9,7 @@ from importlib import resources
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import PAIRS, Columns, Kind, guess, labels_of, shown
+from jaxwhiten.datasets.columns import PAIRS, Columns, Kind, guess, shown
 from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format, where_of
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
@@ -93,13 +93,6 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
     """
     if len(columns) not in (0, 3):
         raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
-    if not columns:
-        header = read_header(source)
-        if len(header) == 2 and not labels_of(header):
-            raise InputError(
-                f"{where_of(source)}: two columns and no score: add a column score, of numbers or of 0 and 1; or name the"
-                " columns query and document, to score a search."
-            )
     table = read_kind(source, PAIRS, _COLUMNS, columns)
     first, second = (table.texts(column) for column in _COLUMNS[:2])
     return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first))

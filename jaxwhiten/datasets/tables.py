@@ -17,7 +17,7 @@ import numpy as np
 from jaxwhiten.arrays import column_values
 from jaxwhiten.coded import check_collected
 from jaxwhiten.datasets.readers import MISSING, Opened, Rows, arrow, check_columns, delimited, json_lines
-from jaxwhiten.datasets.textfile import BadRows, corpus_files, damage, is_pipe, split_name, spooled
+from jaxwhiten.datasets.textfile import BadRows, damage, is_pipe, split_name, spooled
 from jaxwhiten.errors import DataError, InputError, optional, unknown_name
 from jaxwhiten.io import PathLike, existing
 from jaxwhiten.types import Json
@@ -42,7 +42,7 @@ class Table(dict[str, list[Any]]):
         self.skipped = skipped
 
     def where(self, row: int) -> str:
-        """File and line of a row, for messages; in a folder, or in memory, the row itself."""
+        """File and line of a row, for messages; in memory, the row itself."""
         return f"{self.path}, " + (f"line {self.lines[row]}" if self.path.is_file() else f"row {row}")
 
     def numbers(self, column: str) -> np.ndarray:
@@ -84,7 +84,7 @@ def _problem(name: str, value: object) -> str | None:
     """What is wrong with the cell of a column; None for text and numbers."""
     if isinstance(value, str):
         reason = damage(value)
-        return f"{name!r} {reason}" if reason else None
+        return f"{name!r}: {reason}" if reason else None
     if isinstance(value, int | float | np.number | np.bool_):
         return None if value == value else f"{name!r} is nan, expected text or a number"
     if value is MISSING:
@@ -106,14 +106,10 @@ def bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
 def _open(
     source: PathLike | Table, bad: BadRows, format: str | None = None, *, whole: bool = False, quotes: bool = True
 ) -> Opened:
-    """Opens a table; `whole` is for a header of all lines and files, instead of the first ones."""
+    """Opens a table; `whole` is for the keys of all JSON lines, instead of those of the first."""
     if isinstance(source, Table):
         return _in_memory(source)
     path = Path(source)
-    if path.is_dir():
-        files = corpus_files(path, tuple(FORMATS))
-        headers = (_open(file, BadRows(file), format, whole=whole).header for file in files[: None if whole else 1])
-        return Opened(list(dict.fromkeys(itertools.chain(*headers))), lambda names: _chained(files, names, bad, format))
     format = format or table_format(path)
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], FORMATS)
@@ -135,12 +131,6 @@ def _in_memory(table: Table) -> Opened:
     return Opened(list(table), cells)
 
 
-def _chained(files: Sequence[Path], names: Sequence[str], bad: BadRows, format: str | None) -> Rows:
-    """The rows of files, one after the other."""
-    for bad.path in files:
-        yield from _open(bad.path, bad, format).cells(names)
-
-
 def read_header(source: PathLike | Table, format: str | None = None, *, whole: bool = True) -> list[str]:
     """Column names of a table, from its first line; JSON lines: the keys of all objects.
 
@@ -152,7 +142,7 @@ def read_header(source: PathLike | Table, format: str | None = None, *, whole: b
     Args:
       source: As for `read_table`.
       format: The format of the file; by default that of its ending.
-      whole: Whether all JSON lines, and all files of a folder, are read for their keys, or only the first.
+      whole: Whether all JSON lines are read for their keys, or only the first.
     """
     return list(_open(source, bad_rows(source), format, whole=whole).header)
 
@@ -227,8 +217,7 @@ def read_table(
 
     Args:
       source: A `.tsv` or `.txt` (tabs), `.csv` (commas, semicolons or tabs, as in its header) or `.jsonl` file, also
-        compressed (`.gz`, `.bz2`, `.xz`); a `.parquet`, `.arrow` or `.feather` file; a folder of such files; or the
-        result of `as_table`.
+        compressed (`.gz`, `.bz2`, `.xz`); a `.parquet`, `.arrow` or `.feather` file; or the result of `as_table`.
       columns: Maps names in the result to names in the file, several of which are joined by a line break; by default
         all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
@@ -246,7 +235,8 @@ def read_table(
         columns = {name: name for name in read_header(source)}
     rows = list(table_rows(source, list(columns.values()), bad=bad, quotes=quotes))
     values = {name: [row[place] for _, row in rows] for place, name in enumerate(columns)}
-    return Table(values, Path(where_of(source)), np.fromiter((line for line, _ in rows), np.int64, len(rows)), bad.count)
+    lines = np.array([line for line, _ in rows], np.int64)
+    return Table(values, Path(where_of(source)), lines, bad.count)
 
 
 def as_table(rows: Any) -> Table | PathLike:

@@ -1,8 +1,8 @@
-"""Lines of text files: compression, encoding and the length of lines, in one place.
+"""Lines of text files: compression and encoding, in one place.
 
 Every reader of this package uses `decoded` or `numbered_lines`; a `Corpus` is files with one passage per line. A line
-that is not clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n`
-end a line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once.
+that is not clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and
+`\\r\\n` end a line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten import interrupts
-from jaxwhiten.errors import REASON, DataError, DataNotFoundError, turning
+from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike, writing
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-MAX_LINE_BYTES = 16 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPOOLED = list[Any]()  # temporary files, which are removed when the process ends
 
@@ -74,7 +73,7 @@ def decoded(path: PathLike, start: tuple[int, int] = (0, 0), bad: BadRows | None
     `start` continues after a line: its number, and the offset of its end as reported by `bad.tell`.
 
     Raises:
-      DataError: The file is missing or damaged, or a line is too long; the message names file and line.
+      DataError: The file is missing or damaged; the message names file and line.
     """
     number, byte = start
     try:
@@ -83,7 +82,7 @@ def decoded(path: PathLike, start: tuple[int, int] = (0, 0), bad: BadRows | None
                 file.seek(byte)
             if bad and file.seekable():
                 bad.tell = file.tell
-            for line in decoded_stream(file.readline, path, number):
+            for line in decoded_stream(file.readline, number):
                 number += 1
                 yield line
             if bad:
@@ -97,18 +96,11 @@ def decoded(path: PathLike, start: tuple[int, int] = (0, 0), bad: BadRows | None
         raise DataError(f"{path}, line {number + 1}: truncated or damaged compressed file ({error}).") from error
 
 
-def decoded_stream(readline: Callable[[int], bytes], path: PathLike, number: int = 0) -> Iterator[str]:
-    """The lines of an open file after a number of lines, each as soon as it is there, and no longer than the limit."""
-    while part := readline(MAX_LINE_BYTES + 1):
+def decoded_stream(readline: Callable[[], bytes], number: int = 0) -> Iterator[str]:
+    """The lines of an open file after a number of lines, each as soon as it is there."""
+    for line in iter(readline, b""):
+        yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
         number += 1
-        if len(part) > MAX_LINE_BYTES:
-            raise DataError(f"{path}, line {number}: longer than {MAX_LINE_BYTES} bytes: not a text file.")
-        if number == 1 and not part.endswith(b"\n") and b"\r" in part.rstrip(b"\r"):
-            raise DataError(
-                f"{path}, line 1: its lines end with a carriage return alone, expected \\n or \\r\\n: convert the"
-                " file, as with `tr '\\r' '\\n'`."
-            )
-        yield part.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
 def numbered_lines(
@@ -125,9 +117,9 @@ def numbered_lines(
     yield from _clean(decoded(path, start, bad), bad, start[0])
 
 
-def lines_of(readline: Callable[[int], bytes], bad: BadRows) -> Iterator[tuple[int, str]]:
+def lines_of(readline: Callable[[], bytes], bad: BadRows) -> Iterator[tuple[int, str]]:
     """`numbered_lines` for an open file."""
-    yield from _clean(decoded_stream(readline, bad.path), bad)
+    yield from _clean(decoded_stream(readline), bad)
 
 
 def _clean(lines: Iterator[str], bad: BadRows, before: int = 0) -> Iterator[tuple[int, str]]:
@@ -151,21 +143,19 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
     Raises:
       DataNotFoundError: There is no such file.
     """
-    text = os.fspath(where)
     path = Path(where).expanduser()
-    message = f"{text}: no such file or folder" if text else "No text was specified"
-    files = list[Path]()
-    with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
-        if text and (path.is_file() or is_pipe(path)):
-            return [path]
-    if text and path.is_dir():
+    if not os.fspath(where):
+        files = list[Path]()
+    elif os.path.isdir(path):
         files = [file for file in _files_below(path) if split_name(file)[1] in endings]
-        message = f"{path}: no file that ends in {' or '.join(endings)}"
-    elif text:
+    elif os.path.exists(path):
+        files = [path]
+    else:
         files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
     if not files:
         raise DataNotFoundError(
-            f"{message}. Specify a file, a folder or a pattern of text files, one passage per line."
+            f"{os.fspath(where)!r}: no such file or folder, or none that ends in {' or '.join(endings)}: specify a"
+            " file, a folder or a pattern of text files, one passage per line."
         )
     return sorted(files)
 
