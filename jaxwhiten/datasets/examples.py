@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.datasets.splits import sentence_key, shares, split
-from jaxwhiten.datasets.tables import Table, bad_rows
-from jaxwhiten.datasets.textfile import Corpus, corpus_files, split_name
+from jaxwhiten.datasets.tables import Table, bad_rows, number_of
+from jaxwhiten.datasets.textfile import Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.text import as_texts
@@ -137,9 +137,6 @@ def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:
       DataError: There is no such file, it cannot be read, or it holds no text.
     """
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
-    for file in corpus.files:
-        if split_name(file)[1] != ".txt":
-            raise InputError(f"{file}: specify the sentence columns; only .txt files have none.")
     texts = list(dict.fromkeys(map(str.strip, corpus.passages())))
     if not texts:
         raise DataError(f"{where}: no line of text in it.")
@@ -171,7 +168,11 @@ def examples_of(
     """
     bad = bad_rows(table, skip_bad_rows)
     labels = list(map(str, table[label])) if label else [""] * len(table.lines)
-    numbers = _scores(table[label], score_range) if label and not classes else _class_numbers(labels, classes)
+    codes = {name: float(code) for code, name in enumerate(classes)}
+    if label and not classes:
+        numbers = _scores(table[label], score_range)
+    else:
+        numbers = np.array([codes.get(text, math.nan) for text in labels])
     expected = f"one of {', '.join(classes)}" if classes else "a number within the range of scores"
     keep = []
     without = 0
@@ -192,15 +193,9 @@ def examples_of(
     return Examples(columns_kept, kept, tuple(classes), table.skipped + bad.count + without)
 
 
-def _class_numbers(labels: Sequence[str], classes: Sequence[str]) -> Float64[np.ndarray, " n"]:
-    """The numbers of classes; NaN for unknown ones."""
-    codes = {name: float(code) for code, name in enumerate(classes)}
-    return np.array([codes.get(text, math.nan) for text in labels])
-
-
 def _scores(values: Sequence[Any], score_range: tuple[int | float, int | float] | None) -> Float64[np.ndarray, " n"]:
     """Scores mapped to 0 to 1; NaN for those that are no number of the range, or beyond float32."""
-    numbers = np.array(list(map(_number, values)))
+    numbers = np.array(list(map(number_of, values)))
     numbers[np.abs(numbers) > FLOAT32] = math.nan
     low, high = score_range or (np.fmin.reduce(numbers, initial=math.inf), np.fmax.reduce(numbers, initial=-math.inf))
     if low == high:
@@ -208,10 +203,3 @@ def _scores(values: Sequence[Any], score_range: tuple[int | float, int | float] 
     mapped = (numbers - low) / (high - low)
     mapped[(mapped < 0) | (mapped > 1)] = math.nan
     return mapped
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        return math.nan

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import itertools
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -34,10 +34,9 @@ class Opened(NamedTuple):
 
 def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
     """Raises DataError unless each of the columns occurs once."""
-    counts = Counter(header)  # a line has room for millions of names
     for name in names:
-        if counts[name] != 1:
-            problem = "no column" if name not in counts else "more than one column"
+        if header.count(name) != 1:
+            problem = "more than one column" if name in header else "no column"
             listed = ", ".join(header[:20])[:400]
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {listed}. Specify some of these.")
 
@@ -83,8 +82,9 @@ def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows, quotes: bool) 
             yield line
 
     def reader() -> Iterator[list[str]]:
-        quoting = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-        return csv.reader(source(), delimiter=delimiter, quoting=quoting, strict=True)
+        return csv.reader(
+            source(), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True
+        )
 
     number = 0
     rows = reader()

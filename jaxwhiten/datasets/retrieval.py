@@ -8,7 +8,6 @@ References:
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -41,9 +40,7 @@ class RetrievalData:
 
     name: str
     documents: list[str]
-    document_ids: list[str]  # in the source
     queries: list[str]
-    query_ids: list[str]
     gold: Gold  # indices and grades of each query's relevant documents, often none; those missing have the highest
     counts: Mapping[str, int]  # rows with another text of an id, whose first was kept, and queries without gold
     own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
@@ -75,12 +72,9 @@ class RetrievalData:
         ['A dog runs.', 'Rain.']
         """
         present = set(self.documents)
-        ids = set(self.document_ids)
-        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document")) if (text or ".") not in present]
-        numbers = (f"corpus-{number}" for number in itertools.count())
-        more_ids = itertools.islice((key for key in numbers if key not in ids), len(more))
-        documents = [*self.documents, *more]
-        return dataclasses.replace(self, documents=documents, document_ids=[*self.document_ids, *more_ids])
+        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document"))]
+        more = [text for text in more if text not in present]
+        return dataclasses.replace(self, documents=[*self.documents, *more])
 
     @property
     def only_relevant(self) -> bool:
@@ -89,9 +83,9 @@ class RetrievalData:
 
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
-        texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
+        queries = [self.queries[row] for row in rows]
         own = None if self.own is None else self.own[rows]
-        return dataclasses.replace(self, queries=texts, query_ids=ids, gold=self.gold.of(rows), own=own)
+        return dataclasses.replace(self, queries=queries, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
         """The results of every query but for its own document, as BEIR has it; one fewer if any query has one.
@@ -112,8 +106,8 @@ def from_pairs(
     The first questions are the queries and the second questions the documents, both by id with the first text of an id.
     The gold of a query are the documents of its rows with a grade above 0, the highest where rows repeat. Empty texts
     become `"."`. `counts` are those of the reader, to which others are added. `corpus` gives ids and texts of
-    documents, which need not occur in a row; a document of a row whose text is None is relevant and never found. A grade that is
-    NaN or infinite raises a NonFiniteError.
+    documents, which need not occur in a row; a document of a row whose text is None is relevant and never found. A
+    grade that is NaN or infinite raises a NonFiniteError.
 
     >>> rows = [("q1", "d1", "a dog", "A dog runs.", True), ("q1", "d2", "a dog", "It rains.", False)]
     >>> from_pairs("pets", rows).documents
@@ -137,17 +131,15 @@ def from_pairs(
     query_number = {key: number for number, key in enumerate(queries)}
     number = {key: number for number, key in enumerate([*present, *(documents.keys() - present)])}
     ordered = sorted((query_number[query], number[document], grade) for (query, document), grade in grades.items())
-    query_ids, ids, gains = np.array(ordered, np.float64).reshape(-1, 3).T
+    in_queries, in_documents, gains = np.array(ordered, np.float64).reshape(-1, 3).T
     gold = Gold.from_pairs(
-        query_ids.astype(np.int64), ids.astype(np.int64), len(queries), gains if (gains != 1).any() else None
+        in_queries.astype(np.int64), in_documents.astype(np.int64), len(queries), gains if (gains != 1).any() else None
     )
     unjudged = int((np.diff(gold.indptr) == 0).sum())
     return RetrievalData(
         name=name,
         documents=[text or "." for text in as_texts(list(present.values()), "document")],
-        document_ids=list(present),
         queries=[text or "." for text in as_texts(list(queries.values()), "query")],
-        query_ids=list(queries),
         gold=gold,
         counts={**(counts or {}), "rows_with_another_text": other_texts, "queries_without_gold": unjudged},
     )
@@ -191,10 +183,10 @@ def _read_beir(folder: Path) -> RetrievalData:
     data = from_pairs(folder.name, rows, corpus=((key, text) for key, (text, _) in documents.items()))
     if missing := {document for _, document, *_ in rows} - documents.keys():
         warn(f"{path}: {len(missing):,} judged documents are not in the corpus: never found.")
-    number = {key: i for i, key in enumerate(data.document_ids)}
+    number = {key: i for i, key in enumerate(documents)}
     own = [
         number[key] if key in number and _alike(queries[key][0]) in map(_alike, documents[key]) else -1
-        for key in data.query_ids
+        for key in dict.fromkeys(judged["query"])
     ]
     data = dataclasses.replace(data, own=np.array(own))
     if count := data.own_documents:

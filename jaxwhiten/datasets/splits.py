@@ -123,10 +123,11 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
     lost = touching & ~out
     if not out.any() or touching.all() or lost.sum() > _KEPT * (n - out.sum()):
         column, row = np.argwhere(texts == often.argmax())[0]
+        text = list(columns)[column][row]
         raise InputError(
             f"Cannot hold out {count:,} of {n:,} rows without leaving out too many: they are connected by shared"
-            f" sentences ({often.max():,} have {list(columns)[column][row][:60]!r}), and no sentence may be both trained on and"
-            f" scored. {_ADVICE}"
+            f" sentences ({often.max():,} have {text[:60]!r}), and no sentence may be both trained on and scored."
+            f" {_ADVICE}"
         )
     return Split(*map(np.flatnonzero, (~touching, out, lost)))
 

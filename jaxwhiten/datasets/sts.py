@@ -118,8 +118,8 @@ def read_kind(source: PathLike | Table, kind: Kind, names: Sequence[str], column
 
 def is_row(header: Sequence[str]) -> bool:
     """Whether a first line is a row rather than names: it has a number with other cells, or a cell of four words."""
-    numbers = [NUMBER.fullmatch(cell.strip()) is not None for cell in header]
-    return (any(numbers) and not all(numbers)) or any(len(cell.split()) > _NAME for cell in header)
+    numbers = [cell for cell in header if NUMBER.fullmatch(cell.strip())]
+    return 0 < len(numbers) < len(header) or any(len(cell.split()) > _NAME for cell in header)
 
 
 def check_header(source: PathLike | Table, header: Sequence[str]) -> None:

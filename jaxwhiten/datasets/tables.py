@@ -6,6 +6,7 @@ A bad row raises an error with file, line and reason, or is counted and dropped.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 from jaxwhiten.arrays import column_values
 from jaxwhiten.coded import check_collected
 from jaxwhiten.datasets.readers import MISSING, Opened, Rows, arrow, check_columns, delimited, json_lines
-from jaxwhiten.datasets.textfile import BadRows, damage, is_pipe, split_name, spooled
+from jaxwhiten.datasets.textfile import BadRows, damage, split_name, spooled
 from jaxwhiten.errors import DataError, InputError, optional, unknown_name
 from jaxwhiten.io import PathLike, existing
 from jaxwhiten.types import Json
@@ -47,14 +48,10 @@ class Table(dict[str, list[Any]]):
 
     def numbers(self, column: str) -> np.ndarray:
         """A column in float64; DataError names the line of a value that is not a finite number."""
-        values = np.empty(len(self.lines))
-        for row, value in enumerate(self[column]):
-            try:
-                values[row] = value
-            except ValueError:
-                raise DataError(f"{self.where(row)}: the {column} {str(value)[:40]!r} is not a number.") from None
-            if not math.isfinite(values[row]):
-                raise DataError(f"{self.where(row)}: the {column} is {values[row]}, expected a finite number.")
+        values = np.array(list(map(number_of, self[column])), np.float64)
+        if not (finite := np.isfinite(values)).all():
+            row = int(np.argmin(finite))
+            raise DataError(f"{self.where(row)}: {column} is {self[column][row]!r:.40}, expected a finite number.")
         return values
 
     def texts(self, column: str) -> list[str]:
@@ -63,6 +60,14 @@ class Table(dict[str, list[Any]]):
             if not isinstance(value, str):
                 raise DataError(f"{self.where(row)}: {column} is {value!r:.40}, not text.")
         return self[column]
+
+
+def number_of(value: Any) -> float:
+    """The number of a cell; NaN if there is none."""
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
 
 
 def table_format(path: PathLike) -> str | None:
@@ -113,8 +118,6 @@ def _open(
     format = format or table_format(path)
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], FORMATS)
-    if is_pipe(path):
-        raise DataError(f"{path}: is a pipe, which can be read only once: save what it sends in a file.")
     existing(path, DataError)
     if format in ("parquet", "arrow"):
         return arrow(path, format)
@@ -192,15 +195,9 @@ def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator
 
 def _as_json(value: object) -> Any:
     """A value of a cell as JSON has it."""
-    if value is MISSING or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, list):
-        return [_as_json(item) for item in value]
-    if isinstance(value, dict):
-        return {str(name): _as_json(item) for name, item in value.items()}
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return str(value)
+    if value is MISSING or isinstance(value, str):
+        return None if value is MISSING else value
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda constant: None)
 
 
 def read_table(
@@ -276,8 +273,8 @@ def _columns(rows: Any) -> dict[str, list[Any]]:
     if isinstance(rows, bytes) or not isinstance(rows, Iterable):
         raise InputError(f"Expected rows: a path, a table, tuples or dicts; got {type(rows).__name__}.")
     listed: list[Any] = [(row,) if isinstance(row, str) else row for row in rows]
-    first = next(iter(listed), ())
-    kind: type = Mapping if isinstance(first, Mapping) else Sequence
+    first: Any = next(iter(listed), ())
+    kind: Any = Mapping if isinstance(first, Mapping) else Sequence
     for number, row in enumerate(listed):
         if not isinstance(row, kind) or (kind is Sequence and len(row) != len(first)):
             expected = "a dict as in row 0" if kind is Mapping else f"a tuple of {len(first)} items"

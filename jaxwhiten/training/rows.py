@@ -156,7 +156,8 @@ def _triplets(table: Table, names: Sequence[str], label: str, classes: Sequence[
         raise InputError(f"Rows with a class have two sentences, these have {len(names)}: omit the label.")
     pairs = examples_of(table, names, label, classes, None, skip_bad_rows, ABSENT)
     assert pairs.label is not None
-    triplets = nli_triplets(*pairs.columns.values(), pairs.label)
+    first, second = pairs.columns.values()
+    triplets = nli_triplets(first, second, pairs.label)
     if not len(triplets):
         raise DataError(f"{table.path}: no premise has both an entailed and a contradicting hypothesis.")
     return dataclasses.replace(triplets, skipped=triplets.skipped + pairs.skipped)
