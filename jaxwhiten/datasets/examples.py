@@ -173,7 +173,8 @@ def examples_of(
         numbers = _scores(table[label], score_range)
     else:
         numbers = np.array([codes.get(text, math.nan) for text in labels])
-    expected = f"one of {', '.join(classes)}" if classes else "a number within the range of scores"
+    limits = "from {:g} to {:g}".format(*score_range) if score_range else "that float32 holds"
+    expected = f"one of {', '.join(classes)}" if classes else f"a number {limits}"
     keep = []
     without = 0
     for row, (text, number) in enumerate(zip(labels, numbers.tolist(), strict=True)):
