@@ -132,7 +132,7 @@ def rows(
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
         elif not isinstance(id, str | int):
-            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer below 2^53")
+            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer")
         else:
             yield Row(text, id, "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)

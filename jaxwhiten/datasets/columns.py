@@ -106,10 +106,8 @@ def roles(header: Iterable[str]) -> dict[str, str]:
     """
     normal = {name: _normal(name) for name in header}
     result = {name: role for name, usual in normal.items() if (role := _role(usual))}
-    for stem in _MARKED:
-        marked = {
-            usual.removeprefix(f"{stem}_"): name for name, usual in normal.items() if usual.startswith(f"{stem}_")
-        }
+    for stem in _MARKED.split():
+        marked = {usual[-1]: name for name, usual in normal.items() if usual.rpartition("_")[0] == stem}
         if marks := next((marks for marks in _MARKS if {*marks} == {*marked}), None):
             result |= {marked[mark]: role for mark, role in zip(marks, (FIRST, SECOND), strict=True)}
     return result

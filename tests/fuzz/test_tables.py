@@ -112,8 +112,10 @@ WORD = st.text("abé '+", min_size=1, max_size=8).filter(str.strip)
 BAD = {
     "csv": [b"a", b"a,b,c", b'"a"b,c', b'"a,b', b'a,"b', b"a,\xff", b"a\0,b", b"a\rb,c"],
     "tsv": [b"a", b"a\tb\tc", b'"a" b\tc', b'"a\tb', b"\xe9\tb"],
-    "jsonl": [b'{"a": "x"', b"[1]", b'{"a": "x", "b": null}', b'{"a": "x"}', b'{"a": "\\ud800", "b": ""}', b"\xff"]
-    + [b'{"a": [], "b": ""}', b'{"a": "\\u0000", "b": ""}', b'{"a": NaN, "b": ""}', b"[" * 100_000, b"9" * 5000],
+    "jsonl": [
+        *(b'{"a": "x"', b"[1]", b'{"a": "x", "b": null}', b'{"a": "x"}', b'{"a": "\\ud800", "b": ""}', b"\xff"),
+        *(b'{"a": [], "b": ""}', b'{"a": "\\u0000", "b": ""}', b'{"a": NaN, "b": ""}', b"[" * 100_000, b"9" * 5000),
+    ],
 }
 
 
