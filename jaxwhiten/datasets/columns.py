@@ -6,7 +6,6 @@ their order, if these are exactly as many, and at most two. All else is refused:
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -60,9 +59,6 @@ class Kind:
     most: int | None = 2
     label: str = ""  # "score" or "class" of every row, or "grade", which may be missing
 
-    def noun(self, place: int) -> str:
-        return self.nouns[min(place, len(self.nouns) - 1)]
-
 
 TEXTS = Kind(("texts",), "specify the text column with --column", 1, 1)
 _SCORED = "specify columns=SENTENCE1,SENTENCE2,SCORE; or, to score a search, name the columns query and document"
@@ -84,9 +80,10 @@ class Columns(NamedTuple):
         >>> guess(["answer", "question", "topic"], SEARCHES, "pairs.tsv").words(SEARCHES)
         'queries from question, documents from answer; every row matches; not used: topic'
         """
-        places = enumerate(self.sentences)
-        groups = itertools.groupby(places, lambda place: kind.noun(place[0]))
-        parts = ", ".join(f"{noun} from {shown(name for _, name in group)}" for noun, group in groups)
+        by_noun = dict[str, list[Column]]()
+        for place, name in enumerate(self.sentences):
+            by_noun.setdefault(kind.nouns[min(place, len(kind.nouns) - 1)], []).append(name)
+        parts = ", ".join(f"{noun} from {shown(names)}" for noun, names in by_noun.items())
         every = "; every row matches" if kind.label == "grade" else ""
         label = f"; {_LABEL_NOUNS[kind.label]} from {self.label}" if self.label else every
         unused = f"; not used: {shown(self.unused)}" if self.unused else ""
@@ -94,8 +91,8 @@ class Columns(NamedTuple):
 
 
 def shown(names: Iterable[Column]) -> str:
-    """Names in a message; `+` joins those whose texts are joined."""
-    return ", ".join(name if isinstance(name, str) else "+".join(name) for name in names)[:_SHOWN]
+    """Names in a message."""
+    return ", ".join(names)[:_SHOWN]
 
 
 def roles(header: Iterable[str]) -> dict[str, str]:

@@ -45,14 +45,6 @@ class RetrievalData:
     counts: Mapping[str, int]  # rows with another text of an id, whose first was kept, and queries without gold
     own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
 
-    def __post_init__(self) -> None:
-        if self.own is None:
-            return
-        queries = np.repeat(np.arange(len(self.own)), np.diff(self.gold.indptr))
-        judged = queries[self.gold.ids == self.own[queries]]
-        own = np.where(np.isin(np.arange(len(self.own)), judged), -1, self.own)
-        object.__setattr__(self, "own", own if (own >= 0).any() else None)
-
     @property
     def own_documents(self) -> int:
         """The number of queries whose own document is left out of their results (`others`)."""
@@ -84,7 +76,7 @@ class RetrievalData:
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
         queries = [self.queries[row] for row in rows]
-        own = None if self.own is None else self.own[rows]
+        own = None if self.own is None else _or_none(self.own[rows])
         return dataclasses.replace(self, queries=queries, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
@@ -96,6 +88,10 @@ class RetrievalData:
             return ids
         order = np.argsort(ids == self.own[:, None], axis=1, kind="stable")
         return np.take_along_axis(ids, order[:, :-1], axis=1)
+
+
+def _or_none(own: Int[np.ndarray, " q"]) -> Int[np.ndarray, " q"] | None:
+    return own if (own >= 0).any() else None
 
 
 def from_pairs(
@@ -184,11 +180,14 @@ def _read_beir(folder: Path) -> RetrievalData:
     if missing := {document for _, document, *_ in rows} - documents.keys():
         warn(f"{path}: {len(missing):,} judged documents are not in the corpus: never found.")
     number = {key: i for i, key in enumerate(documents)}
+    relevant = {(query, document) for query, document, _, _, grade in rows if grade > 0}
     own = [
-        number[key] if key in number and _alike(queries[key][0]) in map(_alike, documents[key]) else -1
+        number[key]
+        if key in number and (key, key) not in relevant and _alike(queries[key][0]) in map(_alike, documents[key])
+        else -1
         for key in dict.fromkeys(judged["query"])
     ]
-    data = dataclasses.replace(data, own=np.array(own))
+    data = dataclasses.replace(data, own=_or_none(np.array(own)))
     if count := data.own_documents:
         note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")
     return data

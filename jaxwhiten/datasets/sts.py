@@ -92,7 +92,7 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
       DataError: A column is missing, or a score is not a number; the message names the line.
     """
     if len(columns) not in (0, 3):
-        raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
+        raise InputError(f"columns={shown(columns)!r}: expected three names, as {','.join(_COLUMNS)}.")
     table = read_kind(source, PAIRS, _COLUMNS, columns)
     first, second = (table.texts(column) for column in _COLUMNS[:2])
     return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first))
@@ -105,12 +105,12 @@ def read_kind(source: PathLike | Table, kind: Kind, names: Sequence[str], column
       columns: Their names in the table; by default guessed, and a table of searches may lack the label.
     """
     if columns:
-        taken = Columns(tuple(columns[:2]), shown(columns[2:]))
+        taken = Columns(tuple(columns[:2]), columns[2])
     else:
         header = read_header(source)
         check_header(source, header)
         taken = guess(header, kind, where_of(source))
-    in_table = (*taken.sentences, columns[2] if columns else taken.label)
+    in_table = (*taken.sentences, taken.label)
     table = read_table(source, {name: column for name, column in zip(names, in_table, strict=True) if column})
     note(taken.words(kind))
     return table

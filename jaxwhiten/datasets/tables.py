@@ -26,7 +26,7 @@ from jaxwhiten.types import Json
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 
-Column = str | Sequence[str]  # a name, or several whose texts are joined by a line break; "a+b" is ("a", "b")
+Column = str  # a name, or several joined by `+`, whose texts are joined by a line break
 
 
 class Table(dict[str, list[Any]]):
@@ -42,9 +42,14 @@ class Table(dict[str, list[Any]]):
         self.lines = lines
         self.skipped = skipped
 
+    @property
+    def unit(self) -> str:
+        """What `lines` are numbers of: the lines of a file, or rows in memory."""
+        return "line" if self.path.is_file() else "row"
+
     def where(self, row: int) -> str:
         """File and line of a row, for messages; in memory, the row itself."""
-        return f"{self.path}, " + (f"line {self.lines[row]}" if self.path.is_file() else f"row {row}")
+        return f"{self.path}, {self.unit} {self.lines[row]}"
 
     def numbers(self, column: str) -> np.ndarray:
         """A column in float64; DataError names the line of a value that is not a finite number."""
@@ -76,13 +81,9 @@ def table_format(path: PathLike) -> str | None:
 
 
 def parts_of(column: Column, header: Collection[str]) -> list[str]:
-    """The columns of a table that a column stands for: itself, or those that a list or `+` joins."""
-    if not isinstance(column, str):
-        return list(column)
+    """The columns of a table that a column stands for: itself, or those that `+` joins."""
     parts = column.split("+")
-    if len(parts) > 1 and column not in header and set(parts) <= set(header):
-        return parts
-    return [column]
+    return [column] if column in header or not set(parts) <= set(header) else parts
 
 
 def _problem(name: str, value: object) -> str | None:
@@ -104,8 +105,7 @@ def where_of(source: PathLike | Table) -> PathLike:
 
 def bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
     """What handles the bad rows of a table."""
-    unit = "row" if isinstance(source, Table) and not source.path.is_file() else "line"
-    return BadRows(where_of(source), skip, unit=unit)
+    return BadRows(where_of(source), skip, unit=source.unit if isinstance(source, Table) else "line")
 
 
 def _open(
@@ -159,7 +159,7 @@ def table_rows(
 ) -> Rows:
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
     bad = bad or bad_rows(source)
-    joined = any(isinstance(column, str) and "+" in column for column in columns)
+    joined = any("+" in column for column in columns)
     opened = _open(source, bad, format, whole=joined, quotes=quotes)
     groups = [parts_of(column, opened.header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))

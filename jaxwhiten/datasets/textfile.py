@@ -88,8 +88,6 @@ def decoded(path: PathLike, start: tuple[int, int] = (0, 0), bad: BadRows | None
             if bad:
                 end = bad.tell()
                 bad.tell = lambda: end  # rows may be found to be bad when the file is at its end, and closed
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file.") from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from error
