@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,18 +110,18 @@ def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int
     >>> nli_triplets(["A dog runs."] * 2, ["It moves.", "It sleeps."], labels).columns["negative"]
     ['It sleeps.']
     """
-    by_premise: dict[str, tuple[list[str], list[str]]] = {}
+    by_premise = defaultdict[str, tuple[list[str], ...]](lambda: ([], [], []))  # by premise and label
     for premise, hypothesis, label in zip(premises, hypotheses, labels.tolist(), strict=True):
-        if label in (0, 2):
-            by_premise.setdefault(premise, ([], []))[label // 2].append(hypothesis)
+        if label >= 0:
+            by_premise[premise][label].append(hypothesis)
     triplets = [
-        (premise, positive, negative)
-        for premise, (entailed, contradicted) in by_premise.items()
-        if contradicted
-        for positive, negative in zip(entailed, itertools.cycle(contradicted), strict=False)
+        (premise, *pair)
+        for premise, (entailed, _, contradicted) in by_premise.items()
+        for pair in zip(entailed, itertools.cycle(contradicted), strict=False)
     ]
-    columns = dict(zip(("anchor", "positive", "negative"), map(list, zip(*triplets, strict=True)), strict=False))
-    return Examples(columns or {"anchor": []}, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
+    names = ("anchor", "positive", "negative")
+    columns = {name: [triplet[place] for triplet in triplets] for place, name in enumerate(names)}
+    return Examples(columns, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
 
 
 def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:

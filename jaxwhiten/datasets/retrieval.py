@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten.datasets.columns import SEARCHES
+from jaxwhiten.datasets.splits import sentence_key
 from jaxwhiten.datasets.sts import read_kind
 from jaxwhiten.datasets.tables import Table, metadata_rows, read_header, read_table
 from jaxwhiten.errors import DataError, NonFiniteError, warn
@@ -183,7 +184,9 @@ def _read_beir(folder: Path) -> RetrievalData:
     relevant = {(query, document) for query, document, _, _, grade in rows if grade > 0}
     own = [
         number[key]
-        if key in number and (key, key) not in relevant and _alike(queries[key][0]) in map(_alike, documents[key])
+        if key in number
+        and (key, key) not in relevant
+        and sentence_key(queries[key][0]) in map(sentence_key, documents[key])
         else -1
         for key in dict.fromkeys(judged["query"])
     ]
@@ -191,10 +194,6 @@ def _read_beir(folder: Path) -> RetrievalData:
     if count := data.own_documents:
         note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")
     return data
-
-
-def _alike(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _by_id(path: Path) -> dict[str, tuple[str, str]]:

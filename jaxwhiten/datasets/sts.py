@@ -116,15 +116,15 @@ def read_kind(source: PathLike | Table, kind: Kind, names: Sequence[str], column
     return table
 
 
-def is_row(header: Sequence[str]) -> bool:
-    """Whether a first line is a row rather than names: it has a number with other cells, or a cell of four words."""
-    numbers = [cell for cell in header if NUMBER.fullmatch(cell.strip())]
-    return 0 < len(numbers) < len(header) or any(len(cell.split()) > _NAME for cell in header)
-
-
 def check_header(source: PathLike | Table, header: Sequence[str]) -> None:
-    """Raises DataError for a first line of TSV or CSV that is a row, which would be lost as names of columns."""
-    if not isinstance(source, Table) and table_format(source) in ("tsv", "csv") and is_row(header):
+    """Raises DataError for a first line of TSV or CSV that is a row, which would be lost as names of columns.
+
+    A row has a number beside other cells, or a cell of four words.
+    """
+    if isinstance(source, Table) or table_format(source) not in ("tsv", "csv"):
+        return
+    numbers = [cell for cell in header if NUMBER.fullmatch(cell.strip())]
+    if 0 < len(numbers) < len(header) or any(len(cell.split()) > _NAME for cell in header):
         raise DataError(
             f"{source}, line 1: {', '.join(header)[:80]!r} looks like a row: add a line with the names of the columns,"
             " or specify the column if this is its name."

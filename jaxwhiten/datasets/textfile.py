@@ -67,23 +67,18 @@ def damage(text: str) -> str | None:
     return None
 
 
-def decoded(path: PathLike, start: tuple[int, int] = (0, 0), bad: BadRows | None = None) -> Iterator[str]:
+def decoded(path: PathLike, bad: BadRows | None = None) -> Iterator[str]:
     """The lines of a file, plain or compressed as its ending says, with their ends.
-
-    `start` continues after a line: its number, and the offset of its end as reported by `bad.tell`.
 
     Raises:
       DataError: The file is missing or damaged; the message names file and line.
     """
-    number, byte = start
+    number = 1
     try:
         with PACKED.get(Path(path).suffix.lower(), open)(path, "rb") as file:
-            if byte:
-                file.seek(byte)
             if bad and file.seekable():
                 bad.tell = file.tell
-            for line in decoded_stream(file.readline, number):
-                number += 1
+            for number, line in enumerate(decoded_stream(file.readline), number + 1):
                 yield line
             if bad:
                 end = bad.tell()
@@ -91,28 +86,25 @@ def decoded(path: PathLike, start: tuple[int, int] = (0, 0), bad: BadRows | None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from error
-        raise DataError(f"{path}, line {number + 1}: truncated or damaged compressed file ({error}).") from error
+        raise DataError(f"{path}, line {number}: truncated or damaged compressed file ({error}).") from error
 
 
-def decoded_stream(readline: Callable[[], bytes], number: int = 0) -> Iterator[str]:
-    """The lines of an open file after a number of lines, each as soon as it is there."""
+def decoded_stream(readline: Callable[[], bytes]) -> Iterator[str]:
+    """The lines of an open file, each as soon as it is there."""
+    encoding = "utf-8-sig"
     for line in iter(readline, b""):
-        yield line.decode("utf-8" if number else "utf-8-sig", "surrogateescape")
-        number += 1
+        yield line.decode(encoding, "surrogateescape")
+        encoding = "utf-8"
 
 
-def numbered_lines(
-    path: PathLike, bad: BadRows | None = None, *, start: tuple[int, int] = (0, 0)
-) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: PathLike, bad: BadRows | None = None) -> Iterator[tuple[int, str]]:
     """Yields the lines of a text file, plain or compressed, without their ends, each with its number from 1.
 
     >>> list(numbered_lines("texts.txt"))
     [(1, 'A dog runs.'), (2, 'It rains.')]
-
-    `start` continues after a line, as for `decoded`.
     """
     bad = bad or BadRows(path)
-    yield from _clean(decoded(path, start, bad), bad, start[0])
+    yield from _clean(decoded(path, bad), bad)
 
 
 def lines_of(readline: Callable[[], bytes], bad: BadRows) -> Iterator[tuple[int, str]]:
@@ -120,8 +112,8 @@ def lines_of(readline: Callable[[], bytes], bad: BadRows) -> Iterator[tuple[int,
     yield from _clean(decoded_stream(readline), bad)
 
 
-def _clean(lines: Iterator[str], bad: BadRows, before: int = 0) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(lines, before + 1):
+def _clean(lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines, 1):
         if reason := damage(line):
             bad(number, reason)
         else:

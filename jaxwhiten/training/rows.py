@@ -46,9 +46,9 @@ def read_rows(
     Args:
       rows: A table's path (TSV, CSV, JSON lines or Parquet), a text file of sentences, `Examples`, tuples, dicts, a
         mapping of columns, a DataFrame, or a `datasets.Dataset`.
-      columns: The columns of sentences, those joined by a line break as `"title+body"`; by
-        default those with usual names such as anchor, positive and negative, in any order. At most two columns of other
-        names, and all columns of rows without names, are taken in order. A note says which.
+      columns: The columns of sentences, those joined by a line break as `"title+body"`; by default those with usual
+        names such as anchor, positive and negative, in any order. At most two columns of other names, and all columns
+        of rows without names, are taken in order. A note says which.
       label: The column of classes or scores; by default one with a usual name, or the last. With an objective on
         unlabeled rows, it holds the classes of NLI, whose contradictions become hard negatives.
       classes: The classes, best from the least to the most similar, because held-out rows are scored in this order; by
