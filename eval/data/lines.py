@@ -1,8 +1,13 @@
 """Lines of small text files, and tables whose quotation marks may be text."""
 
 from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
 
 from jaxwhiten.datasets import Table, numbered_lines, read_table, split_name
+from jaxwhiten.datasets.readers import check_columns
+from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.errors import DataError
 from jaxwhiten.io import PathLike
 
@@ -19,4 +24,16 @@ def read_columns(path: PathLike, columns: Mapping[str, str], skip_bad_rows: bool
     try:
         return read_table(path, columns)
     except DataError:
-        return read_table(path, columns, skip_bad_rows=skip_bad_rows, quotes=False)
+        bad = BadRows(path, skip_bad_rows)
+        lines = ((line, text.split("\t")) for line, text in numbered_lines(path, bad) if text)
+        _, header = next(lines)
+        check_columns(Path(path), header, [*columns.values()])
+        places = [header.index(name) for name in columns.values()]
+        rows = []
+        for line, row in lines:
+            if len(row) == len(header):
+                rows.append((line, *(row[place] for place in places)))
+            else:
+                bad(line, f"{len(row)} columns, expected {len(header)}")
+        values = {name: [row[place] for row in rows] for place, name in enumerate(columns, 1)}
+        return Table(values, Path(path), np.array([row[0] for row in rows], np.int64), bad.count)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.splits import sentence_key, shares, split
+from jaxwhiten.datasets.splits import sentence_key, split
 from jaxwhiten.datasets.tables import Table, bad_rows, number_of
 from jaxwhiten.datasets.textfile import Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError
@@ -83,7 +83,9 @@ class Examples:
         >>> examples.without_sentences([["It  RAINS."]]).columns["anchor"]
         ['a dog']
         """
-        rows = np.flatnonzero(~shares(self.columns.values(), others, key))
+        keys = {key(text) for column in others for text in column}
+        kept = [keys.isdisjoint(map(key, texts)) for texts in zip(*self.columns.values(), strict=True)]
+        rows = np.flatnonzero(kept)
         return dataclasses.replace(self._rows(rows), skipped=self.skipped + len(self) - len(rows))
 
     def without_false_negatives(self) -> Examples:

@@ -41,7 +41,7 @@ def check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> No
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {listed}. Specify some of these.")
 
 
-def delimited(path: Path, bad: BadRows, format: str, quotes: bool) -> Opened:
+def delimited(path: Path, bad: BadRows, format: str) -> Opened:
     """A table of TSV, or of CSV with the delimiter of its header."""
     lines = decoded(path)
     first = next(lines, "")
@@ -50,7 +50,7 @@ def delimited(path: Path, bad: BadRows, format: str, quotes: bool) -> Opened:
     with turning(DataError, f"{path}, line 1: not a header line ({REASON}).", csv.Error):
         delimiter = "\t" if format == "tsv" else max(_DELIMITERS, key=lambda mark: _width(first, mark))
     skipped = bad.count
-    rows = _csv_rows(itertools.chain([first], lines), delimiter, bad, quotes)
+    rows = _csv_rows(itertools.chain([first], lines), delimiter, bad)
     header = next(rows, (1, ["\0"]))[1]
     if bad.count > skipped or any(map(damage, header)):
         raise DataError(f"{path}, line 1: not a header line: expected the names of columns in UTF-8.")
@@ -71,7 +71,7 @@ def _width(line: str, delimiter: str) -> int:
     return len(next(csv.reader([line], delimiter=delimiter), ()))
 
 
-def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows, quotes: bool) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
     """The rows of CSV with the number of their last line; after a bad row, reading resumes at its second line."""
     swallowed = deque[str]()  # lines after the first one of a bad row
     used = list[str]()  # lines of the current row
@@ -82,9 +82,7 @@ def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows, quotes: bool) 
             yield line
 
     def reader() -> Iterator[list[str]]:
-        return csv.reader(
-            source(), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE, strict=True
-        )
+        return csv.reader(source(), delimiter=delimiter, strict=True)
 
     number = 0
     rows = reader()

@@ -43,7 +43,7 @@ class RetrievalData:
     documents: list[str]
     queries: list[str]
     gold: Gold  # indices and grades of each query's relevant documents, often none; those missing have the highest
-    counts: Mapping[str, int]  # rows with another text of an id, whose first was kept, and queries without gold
+    counts: Mapping[str, int]  # what the reader counted
     own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
 
     @property
@@ -102,7 +102,7 @@ def from_pairs(
 
     The first questions are the queries and the second questions the documents, both by id with the first text of an id.
     The gold of a query are the documents of its rows with a grade above 0, the highest where rows repeat. Empty texts
-    become `"."`. `counts` are those of the reader, to which others are added. `corpus` gives ids and texts of
+    become `"."`. `corpus` gives ids and texts of
     documents, which need not occur in a row; a document of a row whose text is None is relevant and never found. A
     grade that is NaN or infinite raises a NonFiniteError.
 
@@ -113,13 +113,12 @@ def from_pairs(
     queries = dict[str, str]()
     documents: dict[str, str | None] = dict(corpus)
     grades = dict[tuple[str, str], float]()
-    other_texts = 0
     for query_id, document_id, query, document, grade in rows:
         if not math.isfinite(grade):
             judged = f"query {query_id!r:.60} and document {document_id!r:.60}"
             raise NonFiniteError(f"{name}: the grade of {judged} is {grade}, expected a finite number.")
-        other_texts += queries.setdefault(query_id, query) != query
-        other_texts += documents.setdefault(document_id, document) != document
+        queries.setdefault(query_id, query)
+        documents.setdefault(document_id, document)
         if grade > 0:
             grades[query_id, document_id] = max(grade, grades.get((query_id, document_id), 0))
     if not queries:
@@ -132,13 +131,12 @@ def from_pairs(
     gold = Gold.from_pairs(
         in_queries.astype(np.int64), in_documents.astype(np.int64), len(queries), gains if (gains != 1).any() else None
     )
-    unjudged = int((np.diff(gold.indptr) == 0).sum())
     return RetrievalData(
         name=name,
         documents=[text or "." for text in as_texts(list(present.values()), "document")],
         queries=[text or "." for text in as_texts(list(queries.values()), "query")],
         gold=gold,
-        counts={**(counts or {}), "rows_with_another_text": other_texts, "queries_without_gold": unjudged},
+        counts=counts or {},
     )
 
 
@@ -182,14 +180,11 @@ def _read_beir(folder: Path) -> RetrievalData:
         warn(f"{path}: {len(missing):,} judged documents are not in the corpus: never found.")
     number = {key: i for i, key in enumerate(documents)}
     relevant = {(query, document) for query, document, _, _, grade in rows if grade > 0}
-    own = [
-        number[key]
-        if key in number
-        and (key, key) not in relevant
-        and sentence_key(queries[key][0]) in map(sentence_key, documents[key])
-        else -1
-        for key in dict.fromkeys(judged["query"])
-    ]
+    own = []
+    for key in dict.fromkeys(judged["query"]):
+        other = key not in documents or (key, key) in relevant
+        alike = not other and sentence_key(queries[key][0]) in map(sentence_key, documents[key])
+        own.append(number[key] if alike else -1)
     data = dataclasses.replace(data, own=_or_none(np.array(own)))
     if count := data.own_documents:
         note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")

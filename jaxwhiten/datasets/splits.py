@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,19 +62,6 @@ def row_groups(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:
     """
     rows = numbered(columns)
     return np.unique(linked_groups(rows)[rows[0]], return_inverse=True)[1]
-
-
-def shares(
-    columns: Iterable[Sequence[str]], others: Iterable[Sequence[str]], key: Callable[[str], str] = sentence_key
-) -> Bool[np.ndarray, " n"]:
-    """Whether each row has a sentence that occurs in the columns of other rows, by a key of sentences.
-
-    >>> shares([["a dog", "rain"], ["snow", "fog"]], [["A dog"]])
-    array([ True, False])
-    """
-    keys = {key(text) for column in others for text in column}
-    shared = np.array([[key(text) in keys for text in column] for column in columns])
-    return np.asarray(shared.any(axis=0))
 
 
 def independent(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:

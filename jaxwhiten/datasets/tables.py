@@ -108,9 +108,7 @@ def bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
     return BadRows(where_of(source), skip, unit=source.unit if isinstance(source, Table) else "line")
 
 
-def _open(
-    source: PathLike | Table, bad: BadRows, format: str | None = None, *, whole: bool = False, quotes: bool = True
-) -> Opened:
+def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, *, whole: bool = False) -> Opened:
     """Opens a table; `whole` is for the keys of all JSON lines, instead of those of the first."""
     if isinstance(source, Table):
         return _in_memory(source)
@@ -123,7 +121,7 @@ def _open(
         return arrow(path, format)
     if format == "jsonl":
         return json_lines(path, bad, whole)
-    return delimited(path, bad, format, quotes)
+    return delimited(path, bad, format)
 
 
 def _in_memory(table: Table) -> Opened:
@@ -155,12 +153,11 @@ def table_rows(
     columns: Sequence[Column],
     format: str | None = None,
     bad: BadRows | None = None,
-    quotes: bool = True,
 ) -> Rows:
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
     bad = bad or bad_rows(source)
     joined = any("+" in column for column in columns)
-    opened = _open(source, bad, format, whole=joined, quotes=quotes)
+    opened = _open(source, bad, format, whole=joined)
     groups = [parts_of(column, opened.header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     places = [[names.index(name) for name in group] for group in groups]
@@ -205,7 +202,6 @@ def read_table(
     columns: Mapping[str, Column] | None = None,
     *,
     skip_bad_rows: bool = False,
-    quotes: bool = True,
 ) -> Table:
     """Reads named columns of a table.
 
@@ -218,7 +214,6 @@ def read_table(
       columns: Maps names in the result to names in the file, several of which are joined by a line break; by default
         all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
-      quotes: Whether quotation marks around a cell of TSV or CSV quote it, as `csv` writes them; if not, they are text.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines, Parquet and Arrow.
@@ -230,7 +225,7 @@ def read_table(
     bad = bad_rows(source, skip_bad_rows)
     if columns is None:
         columns = {name: name for name in read_header(source)}
-    rows = list(table_rows(source, list(columns.values()), bad=bad, quotes=quotes))
+    rows = list(table_rows(source, list(columns.values()), bad=bad))
     values = {name: [row[place] for _, row in rows] for place, name in enumerate(columns)}
     lines = np.array([line for line, _ in rows], np.int64)
     return Table(values, Path(where_of(source)), lines, bad.count)

@@ -26,7 +26,7 @@ from jaxwhiten.errors import DataError, DataNotFoundError
 from jaxwhiten.io import PathLike, writing
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _SPOOLED = list[Any]()  # temporary files, which are removed when the process ends
 
 
@@ -60,10 +60,8 @@ class BadRows:
 
 def damage(text: str) -> str | None:
     """What is wrong with a text; None for clean text. `decoded` turns bytes that are not UTF-8 into surrogates."""
-    if "\0" in text:
-        return "contains a NUL: not a text file, or not UTF-8"
-    if not text.isascii() and _SURROGATE.search(text):
-        return "not UTF-8, or an unpaired surrogate: convert the file to UTF-8"
+    if _NO_TEXT.search(text):
+        return "not UTF-8, a NUL or an unpaired surrogate: convert the file to UTF-8"
     return None
 
 
@@ -78,8 +76,9 @@ def decoded(path: PathLike, bad: BadRows | None = None) -> Iterator[str]:
         with PACKED.get(Path(path).suffix.lower(), open)(path, "rb") as file:
             if bad and file.seekable():
                 bad.tell = file.tell
-            for number, line in enumerate(decoded_stream(file.readline), number + 1):
+            for line in decoded_stream(file.readline):
                 yield line
+                number += 1
             if bad:
                 end = bad.tell()
                 bad.tell = lambda: end  # rows may be found to be bad when the file is at its end, and closed

@@ -18,13 +18,12 @@ def test_the_first_text_of_an_id_is_kept():
     rows = [("a", "b", "A", "B", 1.0), ("a", "c", "other", "C", 2.0), ("a", "b", "A", "another", 3.0)]
     data = from_pairs("x", rows, {"left_out": 4})
     assert (data.queries, data.documents, data.gold.grades.tolist()) == (["A"], ["B", "C"], [3, 2])
-    assert data.counts == {"left_out": 4, "rows_with_another_text": 2, "queries_without_gold": 0}
+    assert data.counts == {"left_out": 4}
     assert data.with_corpus(["D", "B", "D"]).documents == ["B", "C", "D"]
 
 
 def test_from_pairs_without_gold():
     data = from_pairs("x", [("a", "b", "A", "B", False)])
-    assert data.counts["queries_without_gold"] == 1
     assert data.gold.indptr.tolist() == [0, 0]
     assert data.gold.ids.dtype == np.int64
 

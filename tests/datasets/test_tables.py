@@ -51,13 +51,6 @@ def test_the_header_of_a_csv_file_shows_its_delimiter(tmp_path, mark):
     assert table["text"] == ["a, b; c\td"]
 
 
-def test_quotation_marks_may_be_text(tmp_path):
-    path = write(tmp_path / "t.tsv", 'a\tb\n"Foo" is what?\tb\n"open\tb\n"whole"\tb\n')
-    with pytest.raises(DataError, match=r"t\.tsv, line 2: .*quotation marks"):
-        read_table(path)
-    assert read_table(path, quotes=False)["a"] == ['"Foo" is what?', '"open', '"whole"']
-
-
 def test_long_texts_in_quotes_are_one_cell(tmp_path):
     text = "\n".join(["Dear all,", *(f"line {i}, of prose" for i in range(40)), 'with "quotes".'])
     cell = text.replace('"', '""')

@@ -42,8 +42,8 @@ def test_truncated_gzip_names_the_file(tmp_path, cut):
     ("data", "reason"),
     [
         (b"fine\nfine\nbad \xff byte\n", "line 3: not UTF-8"),
-        (b"fine\nfine\nbad \0 byte\n", "line 3: contains a NUL"),
-        ("fine\nfine\nbad\n".encode("utf-16-le"), "line 1: contains a NUL"),
+        (b"fine\nfine\nbad \0 byte\n", "line 3: .*a NUL"),
+        ("fine\nfine\nbad\n".encode("utf-16-le"), "line 1: .*a NUL"),
         (b"fine\nfine\nhalf \xc3\n\xa9\n", "line 3: not UTF-8"),
     ],
 )

@@ -75,16 +75,15 @@ def test_the_papers_form(tmp_path):
     assert data.documents == ["How do you do?", "What is a jay?", "How are you?"]
     found = [["How do you do?", "What is a jay?"], [], ["How are you?"]]
     assert [gold_of(data, query) for query in data.queries] == found
-    assert data.counts["queries_without_gold"] == 1
+    assert len(data.queries) - len(data.with_gold().queries) == 1
     assert data.counts["malformed_rows"] == 0
 
 
-def test_the_first_text_of_an_id_wins_and_others_are_counted(tmp_path):
+def test_the_first_text_of_an_id_wins(tmp_path):
     data = read_quora(
         write(tmp_path / "p.tsv", "0\t1\t2\tA\tB\t1", "1\t1\t2\tA\tanother B\t1", "2\t1\t3\tanother A\tC\t0")
     )
     assert data.documents == ["B", "C"]
-    assert data.counts["rows_with_another_text"] == 2
 
 
 @pytest.mark.parametrize(
@@ -136,4 +135,4 @@ def test_the_real_quora_duplicates(real_data):
     assert data.counts["malformed_rows"] == 0
     assert len(data.documents) == 13_101
     assert len(data.queries) == 13_098
-    assert data.counts["queries_without_gold"] == 0
+    assert len(data.queries) - len(data.with_gold().queries) == 0
