@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten.datasets import Table, numbered_lines, read_table, split_name
-from jaxwhiten.datasets.readers import check_columns
-from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.errors import DataError
 from jaxwhiten.io import PathLike
 
@@ -24,16 +22,14 @@ def read_columns(path: PathLike, columns: Mapping[str, str], skip_bad_rows: bool
     try:
         return read_table(path, columns)
     except DataError:
-        bad = BadRows(path, skip_bad_rows)
-        lines = ((line, text.split("\t")) for line, text in numbered_lines(path, bad) if text)
-        _, header = next(lines)
-        check_columns(Path(path), header, [*columns.values()])
-        places = [header.index(name) for name in columns.values()]
-        rows = []
-        for line, row in lines:
-            if len(row) == len(header):
-                rows.append((line, *(row[place] for place in places)))
-            else:
-                bad(line, f"{len(row)} columns, expected {len(header)}")
-        values = {name: [row[place] for row in rows] for place, name in enumerate(columns, 1)}
-        return Table(values, Path(path), np.array([row[0] for row in rows], np.int64), bad.count)
+        lines = ((line, text.split("\t")) for line, text in numbered_lines(path) if text)
+        _, header = next(lines, (1, [""]))
+        if not {*columns.values()} <= {*header}:
+            raise
+    rows = list(lines)
+    bad = [line for line, row in rows if len(row) != len(header)]
+    if bad and not skip_bad_rows:
+        raise DataError(f"{path}, line {bad[0]}: expected {len(header)} columns.")
+    rows = [(line, row) for line, row in rows if len(row) == len(header)]
+    values = {name: [row[header.index(column)] for _, row in rows] for name, column in columns.items()}
+    return Table(values, Path(path), np.array([line for line, _ in rows], np.int64), len(bad))
