@@ -126,15 +126,6 @@ def _role(name: str) -> str | None:
     return _ROLES.get(name)
 
 
-def labels_of(header: Iterable[str]) -> list[str]:
-    """The columns that hold scores or classes by their names.
-
-    >>> labels_of(["sentence1", "sentence2", "is_duplicate"])
-    ['is_duplicate']
-    """
-    return [name for name, role in roles(header).items() if role in _LABELS]
-
-
 def is_search(header: Iterable[str]) -> bool:
     """Whether a table has queries and documents by the names of its columns.
 

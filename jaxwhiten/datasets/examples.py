@@ -51,9 +51,7 @@ class Examples:
         """`"class"`, `"score"` or None."""
         if self.label is None:
             return None
-        if self.classes:
-            return "class"
-        return "score"
+        return "class" if self.classes else "score"
 
     def take(self, count: int, seed: int = 0) -> Examples:
         """At most `count` rows, drawn without replacement and kept in their order."""
@@ -176,8 +174,7 @@ def examples_of(
         numbers = _scores(table[label], score_range)
     else:
         numbers = np.array([codes.get(text, math.nan) for text in labels])
-    limits = "from {:g} to {:g}".format(*score_range) if score_range else "that float32 holds"
-    expected = f"one of {', '.join(classes)}" if classes else f"a number {limits}"
+    expected = f"one of {', '.join(classes)}" if classes else "a number, in the range of the scores"
     keep = []
     without = 0
     for row, (text, number) in enumerate(zip(labels, numbers.tolist(), strict=True)):

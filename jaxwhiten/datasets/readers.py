@@ -48,7 +48,8 @@ def delimited(path: Path, bad: BadRows, format: str) -> Opened:
     if not first:
         raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
     with turning(DataError, f"{path}, line 1: not a header line ({REASON}).", csv.Error):
-        delimiter = "\t" if format == "tsv" else max(_DELIMITERS, key=lambda mark: _width(first, mark))
+        marks = "\t" if format == "tsv" else _DELIMITERS
+        delimiter = max(marks, key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
     skipped = bad.count
     rows = _csv_rows(itertools.chain([first], lines), delimiter, bad)
     header = next(rows, (1, ["\0"]))[1]
@@ -65,10 +66,6 @@ def delimited(path: Path, bad: BadRows, format: str) -> Opened:
                 bad(number, f"{len(row)} columns, expected {len(header)}")
 
     return Opened(header, cells)
-
-
-def _width(line: str, delimiter: str) -> int:
-    return len(next(csv.reader([line], delimiter=delimiter), ()))
 
 
 def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
@@ -107,14 +104,14 @@ def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows) -> Iterator[tu
 def json_lines(path: Path, bad: BadRows, whole: bool) -> Opened:
     """A table of JSON objects, whose columns are the keys of the first one, or of all."""
     objects = _objects(path, bad)
-    first = list(itertools.islice(objects, 1))
-    if not first:
+    first = next(objects, None)
+    if first is None:
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
     def cells(names: Sequence[str]) -> Rows:
-        return ((line, [row.get(name, MISSING) for name in names]) for line, row in itertools.chain(first, objects))
+        return ((line, [row.get(name, MISSING) for name in names]) for line, row in itertools.chain([first], objects))
 
-    return Opened(_keys(path, identity(path)) if whole else list(first[0][1]), cells)
+    return Opened(_keys(path, identity(path)) if whole else list(first[1]), cells)
 
 
 def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:

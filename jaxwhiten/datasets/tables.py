@@ -161,12 +161,9 @@ def table_rows(
     groups = [parts_of(column, opened.header) for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     places = [[names.index(name) for name in group] for group in groups]
-    plain = groups == [[name] for name in names]
     for number, row in opened.cells(names):
         if problem := next(filter(None, map(_problem, names, row)), None):
             bad(number, problem)
-        elif plain:
-            yield number, row
         else:
             yield number, [_joined([row[place] for place in group]) for group in places]
 

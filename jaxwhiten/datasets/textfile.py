@@ -36,9 +36,10 @@ def split_name(path: PathLike) -> tuple[str, str]:
     >>> split_name("texts.tsv.gz")
     ('texts', '.tsv')
     """
-    name = Path(path).name
-    stem, ending = os.path.splitext(os.path.splitext(name)[0] if name.lower().endswith((*PACKED,)) else name)
-    return stem, ending.lower()
+    name = Path(path)
+    if name.suffix.lower() in PACKED:
+        name = name.with_suffix("")
+    return name.stem, name.suffix.lower()
 
 
 @dataclass
@@ -201,5 +202,5 @@ class Corpus:
         self.skipped = 0
         for path in self.files:
             bad = BadRows(path, self.skip_bad_rows)
-            yield from (line for _, line in numbered_lines(path, bad) if line and not line.isspace())
+            yield from (line for _, line in numbered_lines(path, bad) if line.strip())
             self.skipped += bad.count

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import Columns, Kind, guess, labels_of, shown
+from jaxwhiten.datasets.columns import CLASS, SCORE, Columns, Kind, guess, roles, shown
 from jaxwhiten.datasets.examples import FLOAT32, Examples, examples_of, nli_triplets, text_examples
 from jaxwhiten.datasets.nli import ABSENT, LABELS, nli_classes
 from jaxwhiten.datasets.splits import linked_groups
@@ -111,7 +111,7 @@ def _chosen(
         if name not in header:
             raise InputError(f"{where}: no column {name!r}; the columns are {', '.join(map(str, header))[:400]}.")
     kind = _kind(objective, label)
-    scored = [name for name in labels_of(header) if name != label]
+    scored = [name for name, role in roles(header).items() if role in (SCORE, CLASS) and name != label]
     if scored and kind.least > 1 and not columns and objective.label not in ("class", "score"):
         raise _no_sentences(where, scored[0])  # pairs, whatever their score, would be trained as ones that match
     guessed = guess(header, kind, where, columns=columns, label=label)

@@ -54,10 +54,6 @@ def test_scores(tmp_path):
     assert found.label.tolist() == [1.0, 0.5]
 
 
-def test_no_label(tmp_path):
-    assert table_examples(write(tmp_path), ("a",)).label is None
-
-
 BAD = [
     ("\tz\tyes\t1", "'a' is empty"),
     ("  \tz\tyes\t1", "'a' is empty"),
@@ -106,28 +102,6 @@ def test_blank_lines_are_no_text(tmp_path):
     (tmp_path / "b.txt").write_text("\n \n")
     with pytest.raises(DataError, match="no line of text"):
         text_examples(tmp_path / "b.txt")
-
-
-def pairs_in_chains(chains=40, length=4):
-    """Chains of pairs, each of which shares a question with the next; every second spelling is in capitals."""
-    first, second = [], []
-    for chain in range(chains):
-        texts = [f"question {chain} {i}" for i in range(length + 1)]
-        first += texts[:-1]
-        second += [text.upper() if i % 2 else text for i, text in enumerate(texts[1:])]
-    return Examples({"one": first, "two": second})
-
-
-def test_no_sentence_is_on_both_sides_of_a_split():
-    examples = pairs_in_chains()
-    train, test = examples.hold_out(0.3, seed=5)
-    sides = [{text.casefold() for column in part.columns.values() for text in column} for part in (train, test)]
-    assert not sides[0] & sides[1]
-    assert len(train) + len(test) == len(examples)
-    assert len(test) % 4 == 0, "chains stay together"
-    assert 0.1 < len(test) / len(examples) < 0.5
-    assert examples.hold_out(0.3, seed=5)[1] == test
-    assert examples.hold_out(0.3, seed=6)[1] != test
 
 
 @pytest.mark.parametrize(
