@@ -49,9 +49,7 @@ class RetrievalData:
     @property
     def own_documents(self) -> int:
         """The number of queries whose own document is left out of their results (`others`)."""
-        if self.own is None:
-            return 0
-        return int((self.own >= 0).sum())
+        return 0 if self.own is None else int((self.own >= 0).sum())
 
     def with_gold(self) -> RetrievalData:
         """These documents with the queries that have relevant ones among them."""

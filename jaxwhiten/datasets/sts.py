@@ -67,7 +67,7 @@ def load_sts(task: str) -> STSTask:
     """
     if task != SAMPLE:
         raise InputError(
-            f"Unknown STS task {task!r:.80}: only {SAMPLE!r} ships with the package. In a checkout of the repository,"
+            f"Unknown STS task {task!r:.80}: only sts_sample ships with the package. In a checkout of the repository,"
             " `eval.data.load_sts` reads STS12 to STS16, STS-B and SICK-R, and `python -m eval.sts` scores on them."
         )
     with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
@@ -92,7 +92,7 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
       DataError: A column is missing, or a score is not a number; the message names the line.
     """
     if len(columns) not in (0, 3):
-        raise InputError(f"columns={shown(columns)!r}: expected three names, as {','.join(_COLUMNS)}.")
+        raise InputError(f"columns={shown(columns)!r}: expected three names: two sentences and the score.")
     table = read_kind(source, PAIRS, _COLUMNS, columns)
     first, second = (table.texts(column) for column in _COLUMNS[:2])
     return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first))

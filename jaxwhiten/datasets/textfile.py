@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten import interrupts
-from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.errors import REASON, DataError, DataNotFoundError, turning
 from jaxwhiten.io import PathLike, writing
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -134,18 +134,17 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
       DataNotFoundError: There is no such file.
     """
     path = Path(where).expanduser()
-    if not os.fspath(where):
-        files = list[Path]()
-    elif os.path.isdir(path):
+    with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
+        if os.fspath(where) and (path.is_file() or is_pipe(path)):
+            return [path]
+    if os.fspath(where) and path.is_dir():
         files = [file for file in _files_below(path) if split_name(file)[1] in endings]
-    elif os.path.exists(path):
-        files = [path]
     else:
         files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
     if not files:
         raise DataNotFoundError(
-            f"{os.fspath(where)!r}: no such file or folder, or none that ends in {' or '.join(endings)}: specify a"
-            " file, a folder or a pattern of text files, one passage per line."
+            f"{where}: no such file or folder, or no file with text in it: specify a file, a folder or a pattern of text"
+            " files, one passage per line."
         )
     return sorted(files)
 
