@@ -143,8 +143,8 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
         files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
     if not files:
         raise DataNotFoundError(
-            f"{where}: no such file or folder, or no file with text in it: specify a file, a folder or a pattern of text"
-            " files, one passage per line."
+            f"{where}: no such file or folder, or no file with text in it: specify a file, a folder or a pattern of"
+            " text files, one passage per line."
         )
     return sorted(files)
 
