@@ -150,7 +150,7 @@ def test_columns_that_are_not_there(run, tmp_path):
     (tmp_path / "two.csv").write_text("one,two\na,b\n")
     done = run("score", tmp_path / "two.csv", "--model", "absent")
     assert done.code == 2
-    assert "two columns and no score: add a column score, of numbers or of 0 and 1" in done.err
+    assert "to score a search, name the columns query and document" in done.err
 
 
 @pytest.mark.parametrize(
