@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxwhiten.datasets.columns import Columns
     from jaxwhiten.search import Index
 
-FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
+FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet", "arrow")
 STDIN = "-"
 _NO_COLUMNS = Rule(
     ("column", "ids", "metadata"),

@@ -155,7 +155,7 @@ def test_the_verdict_says_what_was_chosen():
     [
         (["--objective", "mmr"], "Did you mean 'mnr'"),
         (["--column", "question", "--column", "anser"], "no column 'anser'"),
-        (["--objective", "cosent"], "specify the column of the score"),
+        (["--objective", "cosent"], "the column of the score"),
         (["--held-out", "1.5"], "--held-out 1.5: expected a number of at least 0, below 1"),
         (["--lr", "-1"], "--lr -1.0: expected a number from 0 to 100"),
         (["--setting", "scales=3"], "Did you mean 'scale'"),
