@@ -1,18 +1,17 @@
-"""`jaxwhiten verify [PATH...]`: checks this installation, or that models and indexes give what their files specify."""
+"""`jaxwhiten verify`: checks this installation, or that models and indexes give what their files specify."""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.metadata
 import importlib.util
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxwhiten import terminal
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Report, Source, add
+from jaxwhiten.commands.arguments import Report, Source
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import (
     InputError,
@@ -50,22 +49,25 @@ class Check(NamedTuple):
     detail: str
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "model folder or Hugging Face model ID, or index; default: check this installation"
-    add(parser, "path", what, type=Source, nargs="*")
-    texts = "your own texts to compare models with sentence-transformers on, in a format that encode reads"
-    add(parser, "--texts FILE", texts, type=Source)
+def verify(*path: Source, texts: Source | None = None) -> Iterator[Report]:
+    """Check this installation, or models and indexes.
 
+    Args:
+      path: model folder or Hugging Face model ID, or index; default: check this installation
+      texts: your own texts to compare models with sentence-transformers on, in a format that encode reads
 
-def run(args: argparse.Namespace) -> Iterator[Report]:
+    Examples:
+      jaxwhiten verify
+      jaxwhiten verify small/ docs.db
+    """
     from jaxwhiten.text import uncounted
 
-    if args.texts and not args.path:
+    if texts and not path:
         raise InputError("--texts requires a model: name its folder.")
-    texts = [*_TEXTS, *(sentences(args.texts) if args.texts else ())]
+    compared = [*_TEXTS, *(sentences(texts) if texts else ())]
     checks = list[Check]()
     with terminal.watched(), uncounted():  # its texts are of every length
-        for check in _paths(args.path, texts) if args.path else _installation():
+        for check in _paths(path, compared) if path else _installation():
             checks.append(check)
             yield Report(f"{_MARKS[check.ok]} {check.name:<20} {' '.join(check.detail.split())}")
     failed = [check for check in checks if check.ok is False]
@@ -146,7 +148,7 @@ def _cache() -> str:
     return f"{folder}: {sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e9:.2f} GB"
 
 
-def _paths(paths: list[str], texts: list[str]) -> Iterator[Check]:
+def _paths(paths: Sequence[str], texts: list[str]) -> Iterator[Check]:
     from jaxwhiten.search.header import is_index
 
     for name in paths:
