@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from configs.settings import Config, keys
 from jaxwhiten import interrupts
-from jaxwhiten.commands.cli import Parser, say, say_cut, show_warning
+from jaxwhiten.commands.cli import say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
@@ -233,7 +233,7 @@ def _help(path: str, config: Config) -> str:
     usage = sys.argv[0]
     if name:
         usage = f"python -m {name}"
-    parser = Parser(
+    parser = argparse.ArgumentParser(
         prog=usage,
         usage=f"{usage} [--config FILE] [--config.KEY=VALUE ...] [--distributed[=ADDRESS:PORT,INDEX,COUNT]]",
         description=(program.__doc__ or "").partition("\n")[0],

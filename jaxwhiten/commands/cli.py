@@ -52,7 +52,7 @@ def _read(app: App, commands: tuple[str, ...], arguments: Any) -> None:
 
 
 _POSITIVE = Parameter(negative=())  # no --no-... beside flags
-APP = App(name="jaxwhiten", help_flags=(), version_flags=(), default_parameter=_POSITIVE, config=_read)
+APP = App(name="jaxwhiten", version=__version__, help_flags=(), version_flags=(), default_parameter=_POSITIVE, config=_read)
 for _name, _module in COMMANDS.items():
     APP.command(f"jaxwhiten.commands.{_module}:{_name}", name=_name)
 

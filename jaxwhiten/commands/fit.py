@@ -24,7 +24,6 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import STDIN, is_parts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError, warn
-from jaxwhiten.space import check_space
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Fields, Json
 
@@ -100,6 +99,7 @@ def fit(
     elif is_parts(path):
         from jaxwhiten.encoding.encoder import encoder_of
         from jaxwhiten.runners import Parts
+        from jaxwhiten.space import check_space
 
         parts = Parts(path)
         record = parts.plan.encoding

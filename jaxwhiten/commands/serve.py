@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import logging
 import os
 from collections.abc import Iterator, Sequence
 
@@ -56,6 +54,9 @@ def serve(
     Bounds(0.0, above=True, noun="seconds").check("timeout", timeout)
     if writable and not index:
         raise InputError("`writable` changes an index: specify it with `index`.")
+
+    import ipaddress
+    import logging
 
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.serving import application, bind, listening

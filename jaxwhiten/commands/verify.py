@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
-import importlib.util
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -96,11 +94,13 @@ def _installation() -> Iterator[Check]:
 
 
 def _packages() -> str:
+    from importlib import metadata
+
     versions = {}
     for package in (*_REQUIRED, *_OPTIONAL):
         try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
             if package in _REQUIRED:
                 raise InputError(f"{package}: not installed: {install_command('cpu')}") from None
     return ", ".join(map(" ".join, versions.items()))
@@ -117,9 +117,7 @@ def _devices() -> str:
 
 
 def _faiss() -> str:
-    if importlib.util.find_spec("faiss") is None:
-        raise MissingDependencyError(f"not installed: {install_command('cpu')}")
-    import faiss
+    faiss = optional("faiss", "cpu", "Search", "faiss-cpu")
 
     return f"{faiss.__version__}, {faiss.get_compile_options().strip()}"
 
