@@ -52,7 +52,9 @@ def _read(app: App, commands: tuple[str, ...], arguments: Any) -> None:
 
 
 _POSITIVE = Parameter(negative=())  # no --no-... beside flags
-APP = App(name="jaxwhiten", version=__version__, help_flags=(), version_flags=(), default_parameter=_POSITIVE, config=_read)
+APP = App(
+    name="jaxwhiten", version=__version__, help_flags=(), version_flags=(), default_parameter=_POSITIVE, config=_read
+)
 for _name, _module in COMMANDS.items():
     APP.command(f"jaxwhiten.commands.{_module}:{_name}", name=_name)
 
@@ -84,7 +86,9 @@ def launch(
         return
     if words[:1] == ("help",):
         words, wants_help = words[1:], True
-    if words and not words[0].startswith("-"):
+    if words and words[0].startswith("-"):
+        raise _unknown_option(words[0])
+    if words:
         check_name("command", words[0], COMMANDS)
     if wants_help or not words:
         print(help_of(*words[:1]))
@@ -187,9 +191,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _of_usage(error: CycloptsError, command: str) -> InputError:
     """A mistake in a command line, with the nearest option or with where to look."""
     if isinstance(error, UnknownOptionError):
-        names = [name for argument in _arguments(command) for name in argument.names if name.startswith("--")]
-        return unknown_name("option", error.token.keyword or error.token.value.partition("=")[0], names)
+        return _unknown_option(error.token.keyword or error.token.value, command)
     return InputError(f"{str(error).rstrip('.')}: see {' '.join(filter(None, ['jaxwhiten', command]))} --help.")
+
+
+def _unknown_option(word: str, command: str = "") -> InputError:
+    names = [name for argument in _arguments(command) for name in argument.names if name.startswith("--")]
+    return unknown_name("option", word.partition("=")[0], names)
 
 
 def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:

@@ -28,7 +28,7 @@ def score(
     data: Source,
     /,
     *,
-    column: Sequence[str] = (),
+    columns: Annotated[Sequence[str], Parameter(name="--column")] = (),
     corpus: Source | None = None,
     versus: Source | None = None,
     bytes: Sizes = (),
@@ -42,7 +42,7 @@ def score(
     Args:
       data: a .tsv, .csv, .jsonl or .parquet table with two sentences and a score in each row, or with the columns query
         and document (or positive); or a BEIR folder
-      column: columns of the pairs: repeat it for both sentences and the score; default: usual names, such as sentence1,
+      columns: columns of the pairs: repeat it for both sentences and the score; default: usual names, such as sentence1,
         sentence2 and score
       corpus: more documents to search: .txt (one per line), .tsv, .csv, .jsonl or .parquet, or a folder of such files
       versus: Hugging Face model ID or folder of an encoder to compare with
@@ -63,7 +63,7 @@ def score(
     from jaxwhiten.scoring import evaluate, read
     from jaxwhiten.terminal import named
 
-    rows = read(data, column)
+    rows = read(data, columns)
     model = encoder.load()
     ks = tuple(n_components)
     if model.head.whitening is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, Output, Report, Source, new_folder
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, Output, Report, Source, check_places, new_folder
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.types import Json
 
@@ -27,7 +27,7 @@ def train(
     output: Output,
     model: Source = Source(DEFAULT_MODEL),
     objective: str = "mnr",
-    column: Sequence[str] = (),
+    columns: Annotated[Sequence[str], Parameter(name="--column")] = (),
     label: str | None = None,
     classes: Sequence[str] = (),
     score_range: tuple[float, float] | None = None,
@@ -46,7 +46,7 @@ def train(
       model: Hugging Face model ID or folder
       objective: mnr (pairs, or triplets with a hard negative), cosent or cosine (scored pairs), softmax (pairs with a
         class); or triplet, simcse, distil_mse, distil_cosine
-      column: column of sentences; repeat it in the order of the objective. Default: usual names, or the only two
+      columns: column of sentences; repeat it in the order of the objective. Default: usual names, or the only two
       label: column of scores or classes; with mnr, of NLI's classes; default: label, or score
       classes: the classes, from the least to the most similar, repeated; default: those of NLI, or all in the table
       score_range: the scores that map to 0 and 1; default: the lowest and the highest
@@ -61,6 +61,8 @@ def train(
       jaxwhiten train pairs.csv -o tuned/
       jaxwhiten train pairs.csv --objective cosine --score-range 0 5 --epochs 2 --lora 8 -o tuned/
     """
+    sources = {"teacher": Source(options.teacher), "miner": Source(options.miner)}
+    check_places({"output": output, **{name: source for name, source in sources.items() if source}})
     new_folder(output, "model", overwrite=overwrite)
     from jaxwhiten.errors import check_installed
 
@@ -75,7 +77,7 @@ def train(
     examples = training.read_rows(
         rows,
         chosen,
-        columns=column,
+        columns=columns,
         label=label,
         classes=classes,
         score_range=score_range,

@@ -80,22 +80,6 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, coded, b
     assert "pooling auto, max_length 32" in shown
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--whiten"], "codes are stored unchanged: omit --whiten"),
-        (["--model", "other"], "codes are stored unchanged: omit --model"),
-        (["--bytes", 4], "codes are stored unchanged: omit --bytes"),
-        (["--rescore", "int8"], "Codes alone cannot be rescored"),
-    ],
-)
-def test_what_an_index_of_codes_cannot_have(run, codes, words, message, tmp_path):
-    done = run("index", codes, "-o", tmp_path / "idx", *words)
-    assert (done.code, message in done.err) == (2, True), done.err
-    np.save(tmp_path / "floats.npy", np.eye(8, dtype=np.float32))
-    assert "contains vectors" in run("index", tmp_path / "floats.npy", "-o", tmp_path / "idx").err
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
 def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, monkeypatch):

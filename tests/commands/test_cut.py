@@ -1,6 +1,5 @@
 """Every command that encodes says once how many texts its encoder did not read to the end."""
 
-import json
 import shutil
 
 import pytest
@@ -41,8 +40,8 @@ COMMANDS = {
     "fit": "fit TEXTS -o OUT/ --model MODEL -k 2",
     "index": "index TEXTS -o OUT --model MODEL",
     "score": "score PAIRS --model MODEL -k 2",
-    "add": "index TEXTS -o INDEX --add",
-    "distil-static": "distil-static --corpus TEXTS --model MODEL -o OUT/ -k 4",
+    "add": "add INDEX TEXTS",
+    "distill": "distill --corpus TEXTS --model MODEL -o OUT/ -k 4",
 }
 
 
@@ -77,28 +76,3 @@ def test_a_search_says_that_its_query_was_cut(run, model, texts, tmp_path):
     done = run("search", tmp_path / "index", "a man", "music " * 100)
     assert "note: 1 of 2 texts were cut at 60 tokens" in done.err
     assert "were cut" not in run("search", tmp_path / "index", "a man").err
-
-
-DOORS = ("encode", "embed", "fit", "index", "score", "distil-static", "export")
-
-
-@pytest.mark.parametrize("name", DOORS)
-@pytest.mark.parametrize("length", ["0", "2", "-1"])
-def test_a_length_that_reads_nothing_is_refused(run, model, texts, tmp_path, name, length):
-    words = COMMANDS.get(name, "export --format onnx -o OUT --model MODEL")
-    places = {"TEXTS": texts / "texts.txt", "PAIRS": texts / "pairs.tsv", "MODEL": model, "OUT": tmp_path / "out"}
-    for key, path in places.items():
-        words = words.replace(key, str(path))
-    done = run(*words.split(), f"--max-length={length}")
-    assert (done.code, done.out) == (2, "")
-    assert f"--max-length: expected at least 3 tokens, got {length}" in done.err
-    assert not list(tmp_path.glob("out*"))
-
-
-def test_the_onnx_graph_has_one_dtype(run, model, tmp_path):
-    done = run(
-        "export", "--format", "onnx", "-o", tmp_path / "out", "--model", model, "--dtype", "bfloat16", "--engine", "jax"
-    )
-    assert (done.code, (tmp_path / "out").exists()) == (2, False)
-    assert "--dtype bfloat16: an ONNX graph computes in float32" in done.err
-    assert json.loads((model / "tokenizer_config.json").read_text())["model_max_length"] == LONGEST

@@ -59,12 +59,6 @@ def test_without_a_notice_or_a_warning(small):
     assert len(json.loads(done.stdout)["embedding"]) == 12
 
 
-def test_vectors_alone_make_no_folder(run, tmp_path):
-    np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
-    done = run("fit", tmp_path / "v.npy", "-o", f"{tmp_path}/folder/")
-    assert (done.code, "a folder needs sentences" in done.err) == (2, True)
-
-
 @pytest.mark.parametrize("cache", [[], ["--no-cache"]], ids=["cache", "no cache"])
 def test_queries_and_documents_get_their_own_prompts(run, tiny_model, tmp_path, monkeypatch, cache):
     """A model that was trained with them finds little without."""

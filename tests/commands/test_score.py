@@ -61,7 +61,7 @@ def test_raw_and_whitened(run, tiny_model, table, pairs):
 
 
 def test_fewer_bytes(run, tiny_model, table):
-    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", "4,8", "--k", "8,16")
+    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4, 8, "-k", 8, 16)
     assert done.code == 0, done.err
     cells = [line.split()[:3] for line in done.out.splitlines()[3:-2]]
     assert cells[:7] == [
@@ -108,12 +108,6 @@ def test_a_table_with_usual_names_or_others(run, tiny_model, table, pairs, first
     assert [line.split()[0] for line in done.out.splitlines()[3:-2]] == ["raw", "whitened", "TF-IDF", "BM25"]
 
 
-def test_a_first_line_that_is_a_row_is_refused(run, tmp_path):
-    (tmp_path / "p.csv").write_text("a,b,1e-1\nc,d,1\n")
-    done = run("score", tmp_path / "p.csv", "--model", "absent")
-    assert (done.code, "looks like a row" in done.err) == (2, True)
-
-
 def test_equal_rows_have_no_difference(run, tiny_model, table):
     done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--beta", 0, "--gamma", 0, "--json")
     value, interval = by_name(json.loads(done.out))["whitened"]["versus_raw"]
@@ -140,17 +134,6 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     done = run("score", path, "--model", tmp_path / "coded", "-k", 4)
     assert done.code == 2
     assert "already includes a whitening" in done.err
-
-
-def test_columns_that_are_not_there(run, tmp_path):
-    (tmp_path / "p.csv").write_text("one,two,gold,more\na,b,1,2\n")
-    done = run("score", tmp_path / "p.csv", "--model", "absent")
-    assert done.code == 2
-    assert "specify --columns SENTENCE1,SENTENCE2,SCORE; there are one, two, gold, more" in done.err
-    (tmp_path / "two.csv").write_text("one,two\na,b\n")
-    done = run("score", tmp_path / "two.csv", "--model", "absent")
-    assert done.code == 2
-    assert "two columns and no score: add a column score, of numbers or of 0 and 1" in done.err
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,27 @@ def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
     else:
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         pq.write_table(pa.Table.from_pylist([{**row, "raw": b"x"} for row in rows]), path)
-    words = ("--column", "text", "--keep", "n,tags", "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "idx")
+    words = (
+        "--column",
+        "text",
+        "--keep",
+        "n",
+        "--keep",
+        "tags",
+        "--model",
+        tiny_model,
+        "--pooling",
+        "mean",
+        "-o",
+        tmp_path / "idx",
+    )
     assert run("index", path, *words).code == 0
     assert [document.metadata for document in load_index(tmp_path / "idx")] == expected
     done = run("search", tmp_path / "idx", "A dog.", "--top", "1", "--json")
     assert json.loads(done.out)["hits"][0]["metadata"] == expected[0]
-    assert run("index", path, "--column", "text", "--add", "-o", tmp_path / "idx").code == 0
+    assert run("add", tmp_path / "idx", path, "--column", "text").code == 0
     assert [document.metadata for document in load_index(tmp_path / "idx")] == 2 * expected
-    names = {"x,,y": "title,date", "nope": "'nope'"}
+    names = {"nope": "'nope'"}
     for wrong, message in {**names, **({"raw": "binary"} if kind == "parquet" else {})}.items():
         done = run("index", path, "--column", "text", "--keep", wrong, "--overwrite", "-o", tmp_path / "idx")
         assert message in done.err
@@ -128,17 +141,6 @@ def test_zstd_without_its_library_is_an_error(answers, tmp_path, monkeypatch):
     (tmp_path / "t.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd damaged")
     for done in answers(tmp_path / "t.csv.zst"):
         assert (done.code, "zstd needs Python 3.14: decompress the file first, with `zstd -d " in done.err) == (2, True)
-
-
-def test_embed_without_the_extra_data_names_it(run, tiny_model, tmp_path, monkeypatch):
-    (tmp_path / "t.txt").write_text("a man\n")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    done = run("embed", tmp_path / "t.txt", "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "parts")
-    assert done.code == 2
-    assert "needs the package pyarrow, which is not installed: pip install '.[data]'" in done.err
-    assert not (tmp_path / "parts").exists()
 
 
 def test_an_id_is_text_or_an_integer(answers, tmp_path):
