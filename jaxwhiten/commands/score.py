@@ -42,8 +42,8 @@ def score(
     Args:
       data: a .tsv, .csv, .jsonl or .parquet table with two sentences and a score in each row, or with the columns query
         and document (or positive); or a BEIR folder
-      columns: columns of the pairs: repeat it for both sentences and the score; default: usual names, such as sentence1,
-        sentence2 and score
+      columns: columns of the pairs: repeat it for both sentences and the score; default: usual names, such as
+        sentence1, sentence2 and score
       corpus: more documents to search: .txt (one per line), .tsv, .csv, .jsonl or .parquet, or a folder of such files
       versus: Hugging Face model ID or folder of an encoder to compare with
       bytes: sizes of codes to score, with int8 and binary vectors

@@ -76,20 +76,8 @@ def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
     else:
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         pq.write_table(pa.Table.from_pylist([{**row, "raw": b"x"} for row in rows]), path)
-    words = (
-        "--column",
-        "text",
-        "--keep",
-        "n",
-        "--keep",
-        "tags",
-        "--model",
-        tiny_model,
-        "--pooling",
-        "mean",
-        "-o",
-        tmp_path / "idx",
-    )
+    keep, model = ("--keep", "n", "--keep", "tags"), ("--model", tiny_model, "--pooling", "mean")
+    words = ("--column", "text", *keep, *model, "-o", tmp_path / "idx")
     assert run("index", path, *words).code == 0
     assert [document.metadata for document in load_index(tmp_path / "idx")] == expected
     done = run("search", tmp_path / "idx", "A dog.", "--top", "1", "--json")
