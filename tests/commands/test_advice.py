@@ -86,22 +86,25 @@ def test_a_command_in_a_message_runs(run, places, tmp_path, command):
 
 
 @functools.cache
-def options():
-    """The options of all commands; a message of one may name another."""
-    found = {"--version", "--print-completion"}
-    for name in cli.COMMANDS:
-        found |= set(cli.parser(name)[1]._option_string_actions)
-    return found
+def arguments():
+    """The flags of all commands, each with its parameter; a message of one command may name another."""
+    apps = [cli.APP.meta, *map(cli.APP.__getitem__, cli.COMMANDS)]
+    return {
+        flag: argument.field_info.name
+        for app in apps
+        for argument in app.assemble_argument_collection()
+        for flag in argument.names
+    }
 
 
 def test_the_options_in_messages_are_there():
     named = {(path.name, text) for path, text in messages() if path.parent.name != "runtime"}
-    assert [place for place in sorted(named) if not set(_FLAG.findall(place[1])) <= options()] == []
+    assert [place for place in sorted(named) if not set(_FLAG.findall(place[1])) <= arguments().keys()] == []
 
 
 def test_a_parameter_in_advice_is_marked():
     """Else a command cannot show it as its flag. Words that are nouns of English are none."""
-    names = {name for command in cli.COMMANDS for name in cli.parser(command)[1].flags()}
+    names = set(arguments().values()) | {flag[1:] for flag in arguments() if len(flag) == 2}
     names -= {"columns", "data", "sentences", "texts", "vectors"}
     advice = re.compile(
         rf"\b(?:use|omit|pass|set|lower|specify) ({'|'.join(sorted(names))})\b(?![\w`=/.-])", re.IGNORECASE
@@ -110,16 +113,3 @@ def test_a_parameter_in_advice_is_marked():
     assert {found[0] for text in library for found in advice.finditer(text) if found[0][1].islower()} == {
         "set tuned"
     }  # with its flag
-
-
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        ("index {codes} --rescore float16 -o {out}", "omit --rescore"),
-        ("index {table} --add --column text -o {named}", "pass --id"),
-        ("index {table} --add --id id --column text --keep text -o {named}", "omit --keep"),
-    ],
-)
-def test_advice_is_in_the_words_of_the_command(run, places, tmp_path, words, advice):
-    done = run(*shlex.split(words.format(**places, out=tmp_path / "out")))
-    assert (done.code, advice in done.err) == (2, True), done.err

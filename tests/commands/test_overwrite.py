@@ -43,12 +43,10 @@ OTHERS = [
 def outputs():
     """The command and the words of every output, from the functions themselves."""
     for command in cli.COMMANDS:
-        arguments = cli.APP[command].assemble_argument_collection()
-        for argument in arguments:
-            flag = argument.name
-            if Place in (argument.hint, *get_args(argument.hint)) and flag not in UPDATED:
-                rest = "-o {other-{n}} " if flag != "-o" and command == "embed" else ""
-                yield command, f"{rest}{flag} {{{FILES.get(command, 'out')}}}"
+        for argument in cli.APP[command].assemble_argument_collection():
+            if Place in (argument.hint, *get_args(argument.hint)) and argument.name not in UPDATED:
+                rest = "-o {other-{n}} " if (command, argument.name) == ("embed", "--moments") else ""
+                yield command, f"{rest}{argument.name} {{{FILES.get(command, 'out')}}}"
     yield from OTHERS
 
 

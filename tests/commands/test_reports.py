@@ -1,6 +1,8 @@
 """Every command: its result on stdout, notes and progress on stderr; --json prints an object, --quiet no notes."""
 
+import contextlib
 import json
+import socket
 
 import pytest
 
@@ -18,9 +20,12 @@ COMMANDS = {
     "inspect {at}/w.safetensors": {"kind": "whitening", "n": 64},
     "train {pairs} --model {shallow} --max-length 16 --steps 2 --batch-size 4 -o {at}/t": {"step": 2},
     f"score {{scored}} {MODEL}": {"measure": "spearman"},
-    f"index {{texts}} {MODEL} -o {{at}}/idx --whiten": {"texts": 64},
+    f"index {{texts}} {MODEL} --bytes 8 -o {{at}}/idx": {"texts": 64},
+    "add {at}/idx {texts}": {"added": 64},
+    "remove {at}/idx 65 66": {"unknown": 0},
     "search {at}/idx man -k 2": {"query": "man"},
-    f"distil-static {MODEL} -o {{at}}/static -k 4": {"dimensions": 4},
+    "serve {model} --port 0": {},
+    f"distill {MODEL} -o {{at}}/static -k 4": {"dimensions": 4},
     f"export {MODEL} -o {{at}}/out": {"format": "sentence-transformers"},
     "verify {at}/idx": {"ok": True},
 }
@@ -40,23 +45,42 @@ def names(tmp_path_factory, tiny_model, shallow_model):
 
 
 def test_every_command_is_walked():
-    assert [line.split()[0] for line in COMMANDS] == [
-        name for name in cli.COMMANDS if name != "serve"
-    ]  # which does not end
+    assert [line.split()[0] for line in COMMANDS] == list(cli.COMMANDS)
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """The hosts that a command has asked for, in vain."""
+    names = []
+
+    def refused(*words, **options):
+        names.append(words)
+        raise OSError("offline")
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    monkeypatch.setattr(socket.socket, "connect_ex", refused)
+    return names
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split()[0])
-def test_results_are_on_stdout_and_notes_on_stderr(run, names, line):
+def test_results_are_on_stdout_notes_on_stderr_and_nothing_leaves_this_machine(
+    run, names, line, connections, monkeypatch
+):
     words = [word.format(**names) for word in line.split()]
+    if words[0] == "serve":
+        serving = pytest.importorskip("jaxwhiten.serving")
+        monkeypatch.setattr(serving, "listening", lambda *_: contextlib.nullcontext(lambda: None))
     if "-o" in words and words[0] not in ("embed", "train"):  # which go on, or have come to their end
         words.append("--overwrite")
     told = run(*words, "--json", "--quiet")
-    assert (told.code, told.err) == (0, "")
+    assert (told.code, told.err, connections) == (0, "", [])
     found = json.loads(told.out)  # one object
     assert COMMANDS[line].items() <= found.items()
-    if words[0] != "train":  # which has come to its end
+    if words[0] not in ("train", "add", "remove", "serve"):  # which do something else the second time
         plain = run(*words, "--quiet")
         assert (plain.code, plain.err) == (0, "")
         assert plain.out
