@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import EncoderOptions, Output, Report, Source, TableOptions, new_folder
-from jaxwhiten.commands.texts import nonempty, sentences
+from jaxwhiten.commands.texts import nonempty, sentences as read_sentences
 
 
 def distill(
@@ -19,7 +19,7 @@ def distill(
     gamma: float = 1.0,
     sif: float = 1e-3,
     no_fit: bool = False,
-    sample: int = 20_000,
+    sentences: int = 20_000,
     half: bool = False,
     overwrite: bool = False,
     table: TableOptions = TableOptions(),
@@ -35,7 +35,7 @@ def distill(
       gamma: power of the whitening, 0 to 1
       sif: weight A of a token of frequency p: A / (A + p)
       no_fit: do not fit the rows to the teacher's vectors
-      sample: number of corpus sentences that the teacher encodes
+      sentences: number of corpus sentences that the teacher encodes
       half: write float16, in half the bytes
       overwrite: replace an output that exists already
 
@@ -45,12 +45,12 @@ def distill(
     new_folder(output, "model", overwrite=overwrite)
     texts = None
     if corpus is not None:
-        filled = (text for text in sentences(corpus, table.format, table.column) if text.strip())
+        filled = (text for text in read_sentences(corpus, table.format, table.column) if text.strip())
         texts = nonempty(filled, corpus)
 
     from jaxwhiten.encoding import Vocabulary, distil
 
-    vocabulary = Vocabulary.read(encoder.load(), texts, sentences=sample)
+    vocabulary = Vocabulary.read(encoder.load(), texts, sentences=sentences)
     fit = bool(vocabulary.drawn) and not no_fit
     static = distil(vocabulary, k, gamma=gamma, sif=sif, fit=fit)
     folder = static.save(output, dtype="float16" if half else None)
