@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from jaxwhiten.commands.arguments import VECTORS, Knobs, Output, Report, Source, load_whitening, new_file
+from jaxwhiten.commands.arguments import Knobs, Output, Report, Source, load_whitening, new_vectors, written
 from jaxwhiten.errors import InputError, check_width
 
 _BLOCK_BYTES = 256 << 20
@@ -32,14 +32,14 @@ def apply(
     Examples:
       jaxwhiten apply whitening.safetensors vectors.npy -k 128 -o whitened.npy
     """
-    new_file(output, "", overwrite=overwrite, endings=VECTORS)
+    new_vectors(output, overwrite=overwrite)
     import numpy as np
 
     from jaxwhiten.arrays import as_matrix, work_dtype
     from jaxwhiten.arrays import normalize as to_unit_length
     from jaxwhiten.bars import Progress
     from jaxwhiten.codes import Code
-    from jaxwhiten.commands.vectors import open_vectors, vector_writer, written
+    from jaxwhiten.codes.files import open_vectors, vector_writer
 
     rows = open_vectors(vectors)
     fitted = load_whitening(whitening, knobs)

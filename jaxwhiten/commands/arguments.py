@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
@@ -35,8 +35,6 @@ _PASSWORD = re.compile(
 )
 
 STDOUT = "-"
-VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
-CODE = ".code.safetensors"  # ending of the code beside a file of codes
 
 
 def printable(text: object) -> str:
@@ -111,21 +109,31 @@ def _paths(arguments: Fields, kind: type[str]) -> Iterator[tuple[str, str]]:
                 yield name, path
 
 
-def new_file(path: str, kind: str, *, overwrite: bool, endings: Collection[str] = ()) -> None:
-    """Raises InputError, before any work, unless a file of a kind of `io.check_file` can be written.
-
-    `endings` are those that it may have; `-` is then JSON lines on stdout.
-    """
+def new_file(path: str, kind: str, *, overwrite: bool) -> None:
+    """Raises InputError, before any work, unless a file of a kind of `io.check_file` can be written."""
     from jaxwhiten import io
 
-    if path == STDOUT and endings:
-        return
-    if endings:
-        check_name(f"ending of the output {path}:", Path(path).suffix.lower(), endings)
     io.check_file(path, kind)
     check_new(path, overwrite)
-    if endings:
+
+
+def new_vectors(path: str, *, overwrite: bool) -> None:
+    """`new_file` for a file of vectors or codes, with their code beside it; `-` is JSON lines on stdout."""
+    from jaxwhiten.codes.files import CODE, VECTORS
+
+    if path != STDOUT:
+        check_name(f"ending of the output {path}:", Path(path).suffix.lower(), VECTORS)
+        new_file(path, "", overwrite=overwrite)
         check_new(f"{path}{CODE}", overwrite)
+
+
+def written(path: str, rows: int, width: int, code: Any = None) -> Report | None:
+    """The report of a file of vectors or codes; None for stdout, which has the vectors themselves."""
+    if path == STDOUT:
+        return None
+    what = f"{width}-dimensional vectors" if code is None else f"codes of {width} bytes"
+    facts = {"output": path, "rows": rows, "dimensions" if code is None else "bytes": width}
+    return Report(f"{path}: {rows:,} {what}", facts)
 
 
 def new_folder(path: str, kind: str, *, overwrite: bool, what: str = "the output is a folder") -> None:

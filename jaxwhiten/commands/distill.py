@@ -8,7 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import EncoderOptions, Output, Report, Source, TableOptions, new_folder
-from jaxwhiten.commands.texts import nonempty, sentences as read_sentences
+from jaxwhiten.commands.texts import nonempty
+from jaxwhiten.commands.texts import sentences as read_sentences
 
 
 def distill(

@@ -10,15 +10,15 @@ from typing import Annotated, Any, Unpack
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import (
-    VECTORS,
     EncoderOptions,
     Knobs,
     Output,
     Report,
     Source,
     TableOptions,
-    new_file,
+    new_vectors,
     whitened_encoder,
+    written,
 )
 from jaxwhiten.commands.texts import nonempty, sentences
 
@@ -50,8 +50,8 @@ def encode(
       jaxwhiten encode sentences.txt -o vectors.npy
       cat sentences.txt | jaxwhiten encode - -o - > vectors.jsonl
     """
-    new_file(output, "", overwrite=overwrite, endings=VECTORS)
-    from jaxwhiten.commands.vectors import vector_writer, written
+    new_vectors(output, overwrite=overwrite)
+    from jaxwhiten.codes.files import vector_writer
     from jaxwhiten.head import Normalize
     from jaxwhiten.terminal import counted, note
     from jaxwhiten.text import is_blank

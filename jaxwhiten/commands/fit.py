@@ -90,7 +90,7 @@ def fit(
     if from_moments:
         fitted, provenance["corpus"] = _merged(input)
     elif from_vectors:
-        from jaxwhiten.commands.vectors import open_vectors
+        from jaxwhiten.codes.files import open_vectors
 
         vectors = open_vectors(path)
         if not len(vectors):

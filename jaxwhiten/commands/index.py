@@ -175,7 +175,7 @@ def _of_texts(documents: Documents, encoder: EncoderOptions, settings: Json, *, 
 
 def _of_codes(path: str, backend: str, rescore: str | None, options: Json) -> Index:
     """The index of a file of codes; the provenance of their code defines how queries are encoded."""
-    from jaxwhiten.commands.vectors import open_vectors
+    from jaxwhiten.codes.files import open_vectors
     from jaxwhiten.search import build_index
     from jaxwhiten.space import VectorSpace
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,7 @@ from jaxwhiten.options import TrainingOptions
 from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
-    from jaxwhiten.training import Figure, HeldOut
+    from jaxwhiten.training import HeldOut
     from jaxwhiten.training.fine_tune import Tuned
 
 _PACKAGES = {"orbax.checkpoint": "orbax-checkpoint"}
@@ -133,48 +132,6 @@ def _report(output: str, folder: Path, tuned: Tuned, held_out: HeldOut | None) -
     io.write_json(folder / "results.json", to_json({**results, "held_out": figures}))
     training.write_held_out(folder / "held_out.tsv", held_out)
     checkpoints = len(tuned.checkpoints)
-    sentence = verdict(figures, held_out.name, checkpoints)
+    sentence = training.verdict(figures, held_out.name, checkpoints)
     facts = {"output": output, **results, "held_out": figures, "checkpoints": checkpoints, "verdict": sentence}
-    return Report(f"{table(figures, held_out)}\n\n{sentence}", facts)
-
-
-def table(figures: dict[str, Figure], held_out: HeldOut) -> str:
-    rows = len(held_out.examples)
-    units = int(held_out.units.max()) + 1
-    if units < len(held_out.units):
-        groups = f" in {units:,} groups without a common sentence"
-    else:
-        groups = ""
-    lines = [f"{rows:,} held-out rows{groups}; {held_out.name} × 100", ""]
-    lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
-    for name, figure in figures.items():
-        if math.isnan(figure.value):
-            lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
-            continue
-        gain = "" if name == "before" else str(figure.change)
-        ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
-        lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{gain:>27}".rstrip())
-    return "\n".join(lines)
-
-
-def verdict(figures: dict[str, Figure], measure: str, checkpoints: int = 1) -> str:
-    """One sentence: whether training helped, beyond chance, and whether words alone do better.
-
-    Of several checkpoints, the best was chosen on the same rows; the interval allows for that.
-    """
-    after = figures["after"]
-    words = figures["TF-IDF"]
-    gain, (low, high) = after.change
-    choice = f", which allows for choosing the best of {checkpoints} checkpoints on the same rows"
-    changed = f"{measure} {gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}{choice if checkpoints > 1 else ''}"
-    if math.isnan(low):
-        text = f"Too few held-out rows share no sentence to judge the training ({measure} {gain:+.2f}): hold out more"
-    elif low > 0:
-        text = f"Training helped: {changed}"
-    elif high < 0:
-        text = f"Training made the model worse ({changed}): keep the old one, or use a lower learning rate or more rows"
-    else:
-        text = f"Training made no significant difference ({changed}): use more rows"
-    if words.value > after.value:
-        return f"{text}; TF-IDF is ahead by {words.value - after.value:.2f}."
-    return f"{text}."
+    return Report(f"{training.held_out_table(figures, held_out)}\n\n{sentence}", facts)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, SpectrumCode, terminal
+from jaxwhiten.codes.files import vector_writer
 from jaxwhiten.commands import cli
-from jaxwhiten.commands.vectors import vector_writer
 from jaxwhiten.head import Normalize
 from jaxwhiten.text.tokenization import COUNTS
 from tests.conftest import own_cache

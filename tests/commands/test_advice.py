@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, SpectrumCode
+from jaxwhiten.codes.files import vector_writer
 from jaxwhiten.commands import cli
-from jaxwhiten.commands.vectors import vector_writer
 from jaxwhiten.search import load_index
 from tests.conftest import ROOT
 from tests.sentences import generated

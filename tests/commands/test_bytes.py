@@ -9,7 +9,7 @@ import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import load_code
-from jaxwhiten.commands.vectors import open_vectors
+from jaxwhiten.codes.files import open_vectors
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
 from tests.sentences import generated

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.commands.train import verdict
 from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring.result import Change
-from jaxwhiten.training import OBJECTIVES, Figure
+from jaxwhiten.training import OBJECTIVES, Figure, verdict
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.sentences import generated
 
