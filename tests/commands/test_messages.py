@@ -11,7 +11,7 @@ import pytest
 
 from jaxwhiten import Encoder, build_index, search
 from jaxwhiten.commands import export
-from jaxwhiten.commands.arguments import one_line
+from jaxwhiten.commands.arguments import EncoderOptions, one_line
 from jaxwhiten.commands.texts import stdin_lines
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.export import databases, save_onnx
@@ -42,7 +42,7 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
 
     monkeypatch.setattr("jaxwhiten.search.load_index", lambda path, **how: index)
     monkeypatch.setattr(export, "check_installed", lambda *_: None)
-    monkeypatch.setattr(export, "load_encoder", lambda _: None)
+    monkeypatch.setattr(EncoderOptions, "load", lambda _: None)
     monkeypatch.setattr(databases, "save_database", lambda *_, **__: {"columns": 1, "gamma": 1.0, "quantiser": "bits"})
     monkeypatch.setattr(Encoder, "from_pretrained", lambda folder: SimpleNamespace(encode_document=None))
     words = ("export", "--format", "pgvector", "-o", tmp_path / "out", "--gamma", 1, "--from", "idx", "--into", place)

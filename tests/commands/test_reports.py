@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from tests.sentences import generated
 
@@ -24,7 +25,7 @@ COMMANDS = {
     "add {at}/idx {texts}": {"added": 64},
     "remove {at}/idx 65 66": {"unknown": 0},
     "search {at}/idx man -k 2": {"query": "man"},
-    "serve {model} --port 0": {},
+    "serve {whole} --port 0": {},
     f"distill {MODEL} -o {{at}}/static -k 4": {"dimensions": 4},
     f"export {MODEL} -o {{at}}/out": {"format": "sentence-transformers"},
     "verify {at}/idx": {"ok": True},
@@ -35,13 +36,14 @@ COMMANDS = {
 def names(tmp_path_factory, tiny_model, shallow_model):
     at, texts = tmp_path_factory.mktemp("reports"), generated(64)
     (at / "texts.txt").write_text("\n".join([*texts, " "]) + "\n")
+    whole = Encoder.from_pretrained(tiny_model, pooling="mean").save(at / "whole")
     rows = list(zip(texts[:32], texts[32:], strict=True))
     (at / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in [("anchor", "positive"), *rows]))
     (at / "scored.tsv").write_text(
         "".join(f"{a}\t{b}\t{i}\n" for a, b, i in [SCORED, *((*row, i) for i, row in enumerate(rows))])
     )
     files = {name: at / f"{name}.{ending}" for name, ending in [("texts", "txt"), ("pairs", "tsv"), ("scored", "tsv")]}
-    return {"at": at, "model": tiny_model, "shallow": shallow_model, **files}
+    return {"at": at, "model": tiny_model, "whole": whole, "shallow": shallow_model, **files}
 
 
 def test_every_command_is_walked():
