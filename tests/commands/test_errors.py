@@ -80,7 +80,7 @@ WRONG = {
     "train {pairs.tsv} --column sentence1 --column anser -o {new}": "'anser'",
     "train {two.csv} --objective cosent -o {new}": "score",
     "train {apart.tsv} --objective cosent --batch-size 1000 -o {new} --model {model} --quiet": "batch",
-    "train {apart.tsv} --objective cosent --batch-size 8 --accumulate 8 --model {model} -o {new} --quiet": "--batch-size 16",
+    "train {apart.tsv} --objective cosent --batch-size 8 --accumulate 8 --model {model} -o {new} --quiet": "16",
     # What excludes each other, or is missing.
     "fit {texts.txt}": "--moments -o",
     "fit {texts.txt} --moments {new} -k 3": "-o",
