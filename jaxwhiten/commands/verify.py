@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,8 +34,7 @@ _TEXTS = (
 )
 _SHIPPED = "jaxwhiten-tiny"
 _COSINE = 0.59976  # of the first and the third text, by the shipped model
-_ALLOWED = 1e-4  # difference of an entry, relative to the largest one if that is above 1
-_BYTES = 0.05  # share of bytes of codes, whose values may lie on the border of two bytes
+_ALLOWED = 1e-4  # difference of the cosine
 
 
 class Check(NamedTuple):
@@ -147,6 +145,7 @@ def _cache() -> str:
 
 
 def _paths(paths: Sequence[str], texts: list[str]) -> Iterator[Check]:
+    from jaxwhiten.export.verification import check_codes, check_vectors
     from jaxwhiten.search.header import is_index
 
     for name in paths:
@@ -157,9 +156,9 @@ def _paths(paths: Sequence[str], texts: list[str]) -> Iterator[Check]:
         yield _check(name, _model, name, encoders)
         for encoder in encoders:
             prefix = f"{name}: " if len(paths) > 1 else ""
-            yield _check(f"{prefix}vectors", _vectors, encoder, name, texts)
+            yield _check(f"{prefix}vectors", check_vectors, encoder, name, texts)
             if encoder.head.code is not None:
-                yield _check(f"{prefix}codes", _codes, encoder, texts)
+                yield _check(f"{prefix}codes", check_codes, encoder, texts)
 
 
 def _index(path: str) -> str:
@@ -182,36 +181,3 @@ def _model(name: str, encoders: list[Encoder]) -> str:
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
         f" weights; {encoder.head.summary}, {encoder.dimension} dimensions, up to {encoder.max_length} tokens"
     )
-
-
-def _vectors(encoder: Encoder, name: str, texts: list[str]) -> str:
-    """Compares the vectors before a code with those of sentence-transformers."""
-    import numpy as np
-
-    from jaxwhiten.metrics.scores import cosine_pairs
-    from jaxwhiten.models.folders import resolve_folder
-
-    actual = np.asarray(encoder.without_code().encode(texts))
-    library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
-    importlib.import_module("transformers.utils.logging").disable_progress_bar()
-    peer = library.SentenceTransformer(str(resolve_folder(name)), device="cpu", model_kwargs={"dtype": "float32"})
-    expected = peer.encode(texts, batch_size=1, show_progress_bar=False)  # its padding takes no part
-    if actual.shape != expected.shape:
-        raise MismatchError(f"{actual.shape[1]} dimensions; sentence-transformers gives {expected.shape[1]}.")
-    difference = float(np.abs(actual - expected).max() / max(1.0, np.abs(expected).max()))
-    found = f"smallest cosine {cosine_pairs(actual, expected).min():.7f}, largest difference {difference:.1e}"
-    if not difference <= _ALLOWED:
-        raise MismatchError(f"not those of sentence-transformers: {found}; expected up to {_ALLOWED:.0e}.")
-    return f"those of sentence-transformers for {len(texts)} texts by {encoder.engine}: {found}"
-
-
-def _codes(encoder: Encoder, texts: list[str]) -> str:
-    import numpy as np
-
-    code = encoder.head.code
-    assert code is not None
-    expected = code.encode(encoder.without_code().encode(texts))
-    share = float((np.asarray(encoder.encode(texts)) != np.asarray(expected)).mean())
-    if share > _BYTES:
-        raise MismatchError(f"{share:.0%} of the bytes are not those of the vectors.")
-    return f"{code.name}, {code.nbytes} bytes: those of the vectors"

@@ -69,6 +69,8 @@ def home(tmp_path_factory, tiny_model):
     keyed = [f'doc-{number},"{text}"\n' for number, text in enumerate(TEXTS[:7])]
     files = {
         "texts.txt": "\n".join(TEXTS) + "\n",
+        "texts-4.txt": "\n".join(TEXTS[:120]),
+        "texts-5.txt": "\n".join(TEXTS[60:200]),
         "few.txt": "one\ntwo\n",
         "same.txt": "one sentence\n" * 400,
         "pairs.tsv": "".join(["sentence1\tsentence2\tscore\n", *rows]),
@@ -103,7 +105,9 @@ def home(tmp_path_factory, tiny_model):
     code.save(folder / "c")
     with vector_writer(f"{folder}/codes.npy", 4, np.uint8, code) as write:
         write(None, code.encode(np.load(folder / "x.npy")))
-    Encoder.from_pretrained(folder / "model", pooling="mean").then(Normalize()).save(folder / "auto")
+    encoder = Encoder.from_pretrained(folder / "model", pooling="mean")
+    encoder.then(Normalize()).save(folder / "auto")
+    encoder.save(folder / "whole")
     return folder
 
 

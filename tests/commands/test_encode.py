@@ -77,15 +77,6 @@ def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch):
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), vectors, atol=1e-5)
 
 
-def test_two_columns_are_joined(run, tiny_model, tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text('a,b\n"Two dogs run.",Short.\nShort.,"Water boils, at sea level."\n')
-    words = ("--column", "a", "--column", "b", "--output", "-")
-    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
-    texts = [json.loads(line)["text"] for line in done.out.splitlines()]
-    assert texts == ["Two dogs run.\nShort.", "Short.\nWater boils, at sea level."]
-
-
 def test_whitened_and_normalized(run, tiny_model, tmp_path, vectors, whitening_file):
     path = write(tmp_path, ".txt")
     words = ("--whitening", whitening_file, "-k", 8, "--gamma", 0.5, "--normalize", "--output", tmp_path / "e.npy")

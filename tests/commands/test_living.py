@@ -12,23 +12,20 @@ from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search.state import State
 from jaxwhiten.views import View
 from jaxwhiten.views.view import together
-from tests.sentences import TEXTS, generated
+from tests.commands.conftest import TEXTS
+from tests.sentences import generated
 
 MODEL = ["--pooling", "mean", "--max-length", "32"]
 
 
 @pytest.fixture
-def docs(tmp_path):
-    """A table of seven texts with ids."""
-    rows = "".join(f'doc-{number},"{text}"\n' for number, text in enumerate(TEXTS[:7]))
-    (tmp_path / "docs.csv").write_text(f"key,text\n{rows}", encoding="utf-8")
-    return tmp_path / "docs.csv"
+def docs(things):
+    return things / "docs.csv"
 
 
 @pytest.fixture
-def index(run, docs, tiny_model, tmp_path):
-    assert run("index", docs, "--id", "key", "-o", tmp_path / "docs.db", "--model", tiny_model, *MODEL).code == 0
-    return tmp_path / "docs.db"
+def index(things):
+    return things / "docs.db"
 
 
 def first(run, index, query):

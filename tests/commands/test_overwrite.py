@@ -1,25 +1,21 @@
 """An output that exists is replaced only with --overwrite: every output of every command, before any work."""
 
-import shutil
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import pytest
 
 from jaxwhiten.commands import cli
 from jaxwhiten.commands.arguments import Place
-from tests.commands.conftest import contents, words_of
-from tests.sentences import generated
+from tests.commands.conftest import MODEL, contents, words_of
 
-MODEL = "--model {model} --pooling mean --max-length 16"
 # The inputs of every command that writes; {n} is 4, and 5 in another run, whose output differs.
 INPUTS = {
     "encode": f"{{texts-{{n}}.txt}} {MODEL}",
     "embed": f"{{texts-{{n}}.txt}} {MODEL}",
     "fit": f"{{texts-{{n}}.txt}} {MODEL}",
     "apply": "{w.safetensors} {x.npy} -k {n}",
-    "train": "{pairs.tsv} --model {model} --max-length 16 --steps {n} --batch-size 4 --held-out 0",
+    "train": "{apart.tsv} --objective cosent --model {model} --max-length 16 --steps {n} --batch-size 4 --held-out 0",
     "index": f"{{texts-{{n}}.txt}} {MODEL}",
     "distill": f"{MODEL} --no-fit -k {{n}}",
     "export": f"--whitening {{w.safetensors}} --gamma 0.{{n}} {MODEL}",
@@ -50,24 +46,6 @@ def outputs():
     yield from OTHERS
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory, tiny_model):
-    folder = tmp_path_factory.mktemp("home")
-    shutil.copytree(tiny_model, folder / "model")
-    texts = generated(200)
-    (folder / "texts-4.txt").write_text("\n".join(texts[:120]))
-    (folder / "texts-5.txt").write_text("\n".join(texts[60:]))
-    rows = [f"{a}\t{b}\n" for a, b in zip(texts[::2], texts[1::2], strict=True)]
-    (folder / "pairs.tsv").write_text("".join(["anchor\tpositive\n", *rows[:20]]))
-    for line in (
-        f"fit {{texts-4.txt}} {MODEL} -o {{w.safetensors}}",
-        f"fit {{texts-4.txt}} {MODEL} --bytes 4 --tuned -o {{code.safetensors}}",
-    ):
-        assert cli.main(words_of(line, folder)) == 0
-    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(9, 32)).astype(np.float32))
-    return folder
-
-
 def test_the_inputs_of_every_command_that_writes_are_known():
     assert {command for command, _ in outputs()} == set(INPUTS)
 
@@ -76,7 +54,7 @@ def test_the_inputs_of_every_command_that_writes_are_known():
 @pytest.mark.parametrize(("command", "output"), outputs())
 def test_an_output_that_exists_is_replaced_only_if_that_is_asked_for(run, home, tmp_path, command, output, monkeypatch):
     def line(n, *more):
-        words = words_of(output.replace("CODE", str(home / "code.safetensors")), tmp_path, n=n)
+        words = words_of(output.replace("CODE", str(home / "c")), tmp_path, n=n)
         return [command, *words_of(INPUTS[command], home, n=n), *words, *more]
 
     for package in {"train": ["orbax", "grain"], "export": ["onnx", "faiss"], "embed": ["pyarrow"]}.get(command, []):

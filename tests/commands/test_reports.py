@@ -6,23 +6,20 @@ import socket
 
 import pytest
 
-from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
-from tests.sentences import generated
+from tests.commands.conftest import MODEL, words_of
 
-SCORED = ("sentence1", "sentence2", "score")
-MODEL = "--model {model} --pooling mean --max-length 16"
 # Every command, with the facts that --json has. What they need is in the folder, or made by the commands before.
 COMMANDS = {
-    f"encode {{texts}} {MODEL} -o {{at}}/x.npy": {"rows": 65, "dimensions": 32},
-    f"embed {{texts}} {MODEL} -o {{at}}/parts": {"rows": 64, "bytes": 128},
-    f"fit {{texts}} {MODEL} -o {{at}}/w.safetensors --moments {{at}}/m.safetensors": {"rows": 64, "dimensions": 32},
-    "apply {at}/w.safetensors {at}/x.npy -o {at}/y.npy -k 4": {"rows": 65, "dimensions": 4},
-    "inspect {at}/w.safetensors": {"kind": "whitening", "n": 64},
-    "train {pairs} --model {shallow} --max-length 16 --steps 2 --batch-size 4 -o {at}/t": {"step": 2},
-    f"score {{scored}} {MODEL}": {"measure": "spearman"},
-    f"index {{texts}} {MODEL} --bytes 8 -o {{at}}/idx": {"texts": 64},
-    "add {at}/idx {texts}": {"added": 64},
+    f"encode {{texts.txt}} {MODEL} -o {{at}}/x.npy": {"rows": 400, "dimensions": 32},
+    f"embed {{texts.txt}} {MODEL} -o {{at}}/parts": {"rows": 400, "bytes": 128},
+    f"fit {{texts.txt}} {MODEL} -o {{at}}/w.safetensors --moments {{at}}/m": {"rows": 400, "dimensions": 32},
+    "apply {at}/w.safetensors {at}/x.npy -o {at}/y.npy -k 4": {"rows": 400, "dimensions": 4},
+    "inspect {at}/w.safetensors": {"kind": "whitening", "n": 400},
+    f"train {{apart.tsv}} {MODEL} --objective cosent --steps 2 --batch-size 4 -o {{at}}/t": {"step": 2},
+    f"score {{pairs.tsv}} {MODEL}": {"measure": "spearman"},
+    f"index {{texts.txt}} {MODEL} --bytes 8 -o {{at}}/idx": {"texts": 400},
+    "add {at}/idx {few.txt}": {"added": 2},
     "remove {at}/idx 65 66": {"unknown": 0},
     "search {at}/idx man -k 2": {"query": "man"},
     "serve {whole} --port 0": {},
@@ -30,20 +27,18 @@ COMMANDS = {
     f"export {MODEL} -o {{at}}/out": {"format": "sentence-transformers"},
     "verify {at}/idx": {"ok": True},
 }
+CUT = [
+    "encode {texts.txt} -o {new}.npy",
+    "embed {texts.txt} -o {new}",
+    "fit {texts.txt} -o {new}/",
+    "score {pairs.tsv}",
+]
+CUT += ["index {texts.txt} -o {new}", "distill --corpus {texts.txt} -k 4 -o {new}/"]
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory, tiny_model, shallow_model):
-    at, texts = tmp_path_factory.mktemp("reports"), generated(64)
-    (at / "texts.txt").write_text("\n".join([*texts, " "]) + "\n")
-    whole = Encoder.from_pretrained(tiny_model, pooling="mean").save(at / "whole")
-    rows = list(zip(texts[:32], texts[32:], strict=True))
-    (at / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in [("anchor", "positive"), *rows]))
-    (at / "scored.tsv").write_text(
-        "".join(f"{a}\t{b}\t{i}\n" for a, b, i in [SCORED, *((*row, i) for i, row in enumerate(rows))])
-    )
-    files = {name: at / f"{name}.{ending}" for name, ending in [("texts", "txt"), ("pairs", "tsv"), ("scored", "tsv")]}
-    return {"at": at, "model": tiny_model, "whole": whole, "shallow": shallow_model, **files}
+def at(tmp_path_factory):
+    return tmp_path_factory.mktemp("reports")
 
 
 def test_every_command_is_walked():
@@ -70,9 +65,9 @@ def connections(monkeypatch):
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.parametrize("line", COMMANDS, ids=lambda line: line.split()[0])
 def test_results_are_on_stdout_notes_on_stderr_and_nothing_leaves_this_machine(
-    run, names, line, connections, monkeypatch
+    run, home, at, line, connections, monkeypatch
 ):
-    words = [word.format(**names) for word in line.split()]
+    words = words_of(line, home, at=at)
     if words[0] == "serve":
         serving = pytest.importorskip("jaxwhiten.serving")
         monkeypatch.setattr(serving, "listening", lambda *_: contextlib.nullcontext(lambda: None))
@@ -90,3 +85,17 @@ def test_results_are_on_stdout_notes_on_stderr_and_nothing_leaves_this_machine(
         noted = run(*words)
         assert noted.out == plain.out
         assert all(text.startswith("note: ") for text in noted.err.splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("line", CUT)
+def test_texts_that_are_cut_are_counted_once(run, things, line):
+    done = run(*words_of(f"{line} --model {{model}} --pooling mean --max-length 3", things))
+    assert (done.code, done.err.count(" were cut at ")) == (0, 1), done.err
+    assert "note: 400 of 400 texts were cut at 3 tokens" in done.err
+
+
+def test_a_search_says_that_its_query_was_cut(run, home):
+    assert "note: 1 of 2 texts were cut at 32 tokens" in run("search", home / "idx.db", "a man", "music " * 100).err
+    assert "were cut" not in run("search", home / "idx.db", "a man").err

@@ -2,14 +2,12 @@
 
 import bz2
 import json
-import re
 import shutil
 import sys
 
 import pytest
 
 from jaxwhiten.search import load_index
-from tests.sentences import generated
 
 ROWS = [
     ("1", "A man", "plays a guitar."),
@@ -137,39 +135,8 @@ def test_an_id_is_text_or_an_integer(answers, tmp_path):
         assert "t.jsonl, line 1: id: 1.5 is not an ID, expected text or an integer." in done.err
 
 
-def test_options_stand_anywhere(run, tiny_model, tmp_path):
-    (tmp_path / "t.csv").write_text(CSV)
-    words = (
-        "-o",
-        tmp_path / "idx",
-        "--column",
-        "title",
-        tmp_path / "t.csv",
-        "--model",
-        tiny_model,
-        "--pooling",
-        "mean",
-    )
-    assert run("index", *words, "--no-cache").code == 0
-    found = [
-        run("search", *words).out
-        for words in (
-            (tmp_path / "idx", "-k", 1, "Two dogs", "A man"),
-            ("-k", 1, tmp_path / "idx", "Two dogs", "A man"),
-            (tmp_path / "idx", "Two dogs", "-k", 1, "A man"),
-        )
-    ]
-    assert found[0].count("\n") == 4
-    assert len(set(found)) == 1
-
-
-@pytest.mark.filterwarnings("default::jaxwhiten.whitening.whitening.WhiteningWarning")
-@pytest.mark.parametrize("words", ["fit --shrinkage 0 -o {out}", "fit --shrinkage 0 --bytes 8 -o {out}"])
-def test_the_advice_for_few_rows_is_accepted(run, tiny_model, tmp_path, words):
-    (tmp_path / "few.txt").write_text("\n".join(generated(160)))
-    command, *how = (word.format(out=tmp_path / "out") for word in words.split())
-    how = [command, tmp_path / "few.txt", *how, "--model", tiny_model, "--pooling", "mean", "--no-cache", "--overwrite"]
-    done = run(*how)
-    advice = re.search(r"keep at most \d+ columns: (-k \d+)\.", done.err)[1]
-    done = run(*how, *advice.split())
-    assert (done.code, "keep at most" in done.err) == (0, False)
+def test_options_stand_anywhere(run, home):
+    index = home / "idx.db"
+    lines = [(index, "-k", 1, "dogs", "A man"), ("-k", 1, index, "dogs", "A man"), (index, "dogs", "-k", 1, "A man")]
+    found = {run("search", *words).out for words in lines}
+    assert [out.count("\n") for out in found] == [4]
