@@ -14,14 +14,13 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, Literal, NoReturn, get_args
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError
 
-from jaxwhiten import interrupts
+from jaxwhiten import interrupts, terminal
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Report, Source, check_places, in_flags, one_line
 from jaxwhiten.errors import InputError, JaxwhitenError, check_name, unknown_name, warn
@@ -33,7 +32,6 @@ COMMANDS = {
     **{"add": "change", "remove": "change"},
     **{name: name for name in ("search", "serve", "distill", "export", "verify")},
 }
-SHELLS = ("bash", "zsh")
 _DASH = "\0"  # for `-`, which is no option; no argument of a process has it
 _FLAGS: dict[str, str] = {}  # of the command at hand, by the names of its parameters in Python
 
@@ -66,7 +64,7 @@ def launch(
     quiet: bool = False,
     wants_help: Annotated[bool, Parameter(name=("-h", "--help"))] = False,
     version: bool = False,
-    print_completion: str | None = None,
+    print_completion: Literal["bash", "zsh"] | None = None,
 ) -> None:
     """Whitened sentence vectors from any BERT-family encoder: better and smaller.
 
@@ -81,8 +79,7 @@ def launch(
         print(f"jaxwhiten {__version__}")
         return
     if print_completion:
-        check_name("shell", print_completion, SHELLS)
-        print(APP.generate_completion(prog_name="jaxwhiten", shell=print_completion))  # type: ignore[arg-type]
+        print(APP.generate_completion(shell=print_completion))
         return
     if words[:1] == ("help",):
         words, wants_help = words[1:], True
@@ -95,12 +92,9 @@ def launch(
         return
     dashed = [_DASH if word == "-" else word for word in words]
     command, bound, _ = APP.parse_args(dashed, print_error=False, exit_on_error=False)
-    from jaxwhiten.terminal import naming
-    from jaxwhiten.terminal import quiet as silenced
-
     _cut().clear()
-    with warnings.catch_warnings(), silenced(quiet), naming(functools.partial(in_flags, flags=_FLAGS)):
-        warnings.showwarning = functools.partial(show_warning, flags=_FLAGS, shown=set())
+    with warnings.catch_warnings(), terminal.quiet(quiet):
+        warnings.showwarning = functools.partial(show_warning, shown=set())
         check_places(bound.arguments)
         show(command(*bound.args, **bound.kwargs), as_json)
         say_cut()
@@ -157,6 +151,7 @@ def _listed() -> str:
     return "\n".join(["commands:", *lines])
 
 
+@terminal.naming(functools.partial(in_flags, flags=_FLAGS))
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -167,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         return say(_of_usage(error, next((word for word in words if word in COMMANDS), "")))
     except JaxwhitenError as error:
-        return say(error, flags=_FLAGS)
+        return say(error)
     except UnicodeEncodeError as error:  # bytes of a name or an argument, as Python decodes them
         around = error.object[max(0, error.start - 40) : error.end + 40]
         return say(InputError(f"{around!r} is not valid UTF-8: rename the file, or type it in UTF-8."))
@@ -202,23 +197,21 @@ def _unknown_option(word: str, command: str = "") -> InputError:
 
 def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:
     """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
-    from jaxwhiten.terminal import printed
-
     for text, facts in [reports] if isinstance(reports, Report) else reports or ():
         if as_json:
             text = "" if facts is None else json.dumps(to_json(facts), ensure_ascii=False)
         if text:
             print(text, flush=True)
-            printed()
+            terminal.printed()
 
 
 def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(error: Exception, who: str = "", flags: Mapping[str, str] = MappingProxyType({}), joint: str = " ") -> int:
-    """Reports an error in one line on stderr, with `flags` for the parameters; returns the exit code."""
-    print(f"error: {who}{one_line(in_flags(error, flags, joint))}", file=sys.stderr)
+def say(error: Exception, who: str = "") -> int:
+    """Reports an error in one line on stderr, with the reader's names of parameters; returns the exit code."""
+    print(f"error: {who}{one_line(terminal.named(str(error)))}", file=sys.stderr)
     return getattr(error, "exit_code", 1)
 
 
@@ -241,24 +234,16 @@ def _cut() -> dict[tuple[int, str], int]:
 
 def say_cut() -> None:
     """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
-    from jaxwhiten.terminal import note
-
     counts = _cut()
     for (length, kind), cut in counts.items():
         if kind == "cut" and cut:
-            note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
+            terminal.note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
     counts.clear()
 
 
-def show_warning(
-    message: Warning | str,
-    *_: object,
-    flags: Mapping[str, str] = MappingProxyType({}),
-    joint: str = " ",
-    shown: set[str] | None = None,
-) -> None:
+def show_warning(message: Warning | str, *_: object, shown: set[str] | None = None) -> None:
     """Prints a warning in one line on stderr, like `say`, unless it was `shown`; replaces `warnings.showwarning`."""
-    line = f"warning: {one_line(in_flags(message, flags, joint))}"
+    line = f"warning: {one_line(terminal.named(str(message)))}"
     if shown is None or line not in shown:
         print(line, file=sys.stderr)
     if shown is not None:
