@@ -51,7 +51,14 @@ def _read(app: App, commands: tuple[str, ...], arguments: Any) -> None:
 
 _POSITIVE = Parameter(negative=())  # no --no-... beside flags
 APP = App(
-    name="jaxwhiten", version=__version__, help_flags=(), version_flags=(), default_parameter=_POSITIVE, config=_read
+    name="jaxwhiten",
+    version=__version__,
+    help_flags=(),
+    version_flags=(),
+    default_parameter=_POSITIVE,
+    group_arguments="arguments",
+    group_parameters="options",
+    config=_read,
 )
 for _name, _module in COMMANDS.items():
     APP.command(f"jaxwhiten.commands.{_module}:{_name}", name=_name)
@@ -133,9 +140,9 @@ def help_of(command: str = "") -> str:
         elif bool in (argument.hint, *get_args(argument.hint)):
             settings["action"] = "store_true"
         else:
-            settings["metavar"] = argument.name.strip("-").upper()
+            settings["metavar"] = max(argument.names, key=len).strip("-").upper()
         title = argument.parameter.group[0].name
-        section = sections.setdefault(title, parser.add_argument_group(title.lower()))
+        section = sections.setdefault(title, parser.add_argument_group(title))
         section.add_argument(*names, **settings)
     parser.usage = " ".join([*words, "[options]"])
     return parser.format_help().rstrip()

@@ -50,8 +50,7 @@ def train(
       classes: the classes, from the least to the most similar, repeated; default: those of NLI, or all in the table
       score_range: the scores that map to 0 and 1; default: the lowest and the highest
       dev: a table of scored pairs that chooses the checkpoint, instead of held-out rows; its sentences are not trained
-      pooling: mean, cls, max, first_last_avg, embeddings_last_avg, last2avg, pooler, weightedmean,
-        mean_sqrt_len_tokens, lasttoken, layers:I+J
+      pooling: mean, cls or another one of `jaxwhiten encode --help`; auto is that of the model folder
       max_length: tokens per text; default: from the model folder, or 128
       skip_invalid: skip and count invalid rows
       overwrite: replace an output that exists already
