@@ -72,14 +72,20 @@ class Report(NamedTuple):
     facts: Fields | None = None
 
 
-class Source(str):
+class SourceName(str):
     """What a command reads: a file, a folder, a pattern of them, or the name of a model."""
 
 
-class Place(str):
+class PlaceName(str):
     """A file or folder that a command writes."""
 
 
+if TYPE_CHECKING:
+    Source = SourceName
+    Place = PlaceName
+else:  # shells complete the names of files where there is a Path
+    Source = SourceName | Path
+    Place = PlaceName | Path
 Inputs = Annotated[Source, Parameter(required=True)]
 Output = Annotated[Place, Parameter(name=("-o", "--output"))]
 Sizes = Annotated[Sequence[int], Parameter(consume_multiple=True)]
@@ -87,8 +93,8 @@ Sizes = Annotated[Sequence[int], Parameter(consume_multiple=True)]
 
 def check_places(arguments: Fields) -> None:
     """Raises InputError for a place that would replace a source of the same run, or another place."""
-    sources = list(_paths(arguments, Source))
-    for name, place in _paths(arguments, Place):
+    sources = list(_paths(arguments, SourceName))
+    for name, place in _paths(arguments, PlaceName):
         real = os.path.realpath(place)
         for other, value in sources:
             read = os.path.realpath(value)

@@ -22,7 +22,7 @@ from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOption
 
 from jaxwhiten import interrupts, terminal
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Report, Source, check_places, in_flags, one_line
+from jaxwhiten.commands.arguments import Report, SourceName, check_places, in_flags, one_line
 from jaxwhiten.errors import InputError, JaxwhitenError, check_name, unknown_name, warn
 from jaxwhiten.records import to_json
 
@@ -87,6 +87,8 @@ def launch(
         return
     if print_completion:
         print(APP.generate_completion(shell=print_completion))
+        if print_completion == "zsh":  # which reads it from a file by itself, but not from `source`
+            print("compdef _cyclopts_jaxwhiten jaxwhiten")
         return
     if words[:1] == ("help",):
         words, wants_help = words[1:], True
@@ -131,7 +133,7 @@ def help_of(command: str = "") -> str:
     sections = dict[str, Any]()
     for argument in _arguments(command):
         default = argument.field_info.default
-        shown = f"; default: {default}" if default and type(default) in (int, float, str, Source) else ""
+        shown = f"; default: {default}" if default and type(default) in (int, float, str, SourceName) else ""
         settings: dict[str, Any] = {"help": f"{argument.parameter.help}{shown}".replace("%", "%%")}
         names = argument.names
         if not argument.name.startswith("-"):

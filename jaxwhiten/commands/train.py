@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, Output, Report, Source, check_places, new_folder
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, Output, Report, Source, SourceName, check_places, new_folder
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.types import Json
 
@@ -24,7 +24,7 @@ def train(
     /,
     *,
     output: Output,
-    model: Source = Source(DEFAULT_MODEL),
+    model: Source = SourceName(DEFAULT_MODEL),
     objective: str = "mnr",
     columns: Annotated[Sequence[str], Parameter(name="--column")] = (),
     label: str | None = None,
@@ -59,7 +59,7 @@ def train(
       jaxwhiten train pairs.csv -o tuned/
       jaxwhiten train pairs.csv --objective cosine --score-range 0 5 --epochs 2 --lora 8 -o tuned/
     """
-    sources = {"teacher": Source(options.teacher), "miner": Source(options.miner)}
+    sources = {"teacher": SourceName(options.teacher), "miner": SourceName(options.miner)}
     check_places({"output": output, **{name: source for name, source in sources.items() if source}})
     new_folder(output, "model", overwrite=overwrite)
     from jaxwhiten.errors import check_installed

@@ -55,17 +55,20 @@ def test_every_parameter_of_a_command_has_help_and_every_command_examples(comman
         ("jaxwhiten tr", "train"),
         ("jaxwhiten search docs.db --rer", "--rerank --rerank-depth"),
         ("jaxwhiten fit texts.txt --no", "--no-cache"),
+        ("jaxwhiten inspect pyproj", "pyproject.toml"),
     ],
 )
 def test_bash_completes_commands_and_options(run, words, found):
     script = run("--print-completion", "bash").out
     script += f"\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _jaxwhiten; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert sorted(done.stdout.split()) == found.split()
 
 
 def test_zsh_has_a_completion(run):
-    assert run("--print-completion", "zsh").out.startswith("#compdef jaxwhiten")
+    script = run("--print-completion", "zsh").out
+    assert "_cyclopts_jaxwhiten() {" in script
+    assert script.endswith("\ncompdef _cyclopts_jaxwhiten jaxwhiten\n")
 
 
 def test_a_cross_encoder_puts_the_results_in_its_order(index, cross_encoder, capsys):

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from jaxwhiten.commands import cli
-from jaxwhiten.commands.arguments import Place
+from jaxwhiten.commands.arguments import PlaceName
 from tests.commands.conftest import MODEL, contents, words_of
 
 # The inputs of every command that writes; {n} is 4, and 5 in another run, whose output differs.
@@ -40,7 +40,7 @@ def outputs():
     """The command and the words of every output, from the functions themselves."""
     for command in cli.COMMANDS:
         for argument in cli.APP[command].assemble_argument_collection():
-            if Place in (argument.hint, *get_args(argument.hint)) and argument.name not in UPDATED:
+            if PlaceName in (argument.hint, *get_args(argument.hint)) and argument.name not in UPDATED:
                 rest = "-o {other-{n}} " if (command, argument.name) == ("embed", "--moments") else ""
                 yield command, f"{rest}{argument.name} {{{FILES.get(command, 'out')}}}"
     yield from OTHERS
