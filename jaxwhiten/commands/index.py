@@ -127,7 +127,7 @@ def index(
         documents = read_documents(input, table, id, keep, shard)
         skipped = documents.skipped
         columns = {"id": id, "keep": list(keep) or None}
-        built = _of_texts(documents, encoder, {**settings, "columns": columns}, cache=not no_cache)
+        built = _of_texts(documents, encoder, {**settings, "columns": columns}, whitening, cache=not no_cache)
     built.save(output)
     for text in built.notes:
         note(text)
@@ -147,7 +147,9 @@ def _fitted(whitening: str | None, codes: str | None) -> Json:
     return {"codes": fitted}
 
 
-def _of_texts(documents: Documents, encoder: EncoderOptions, settings: Json, *, cache: bool) -> Index:
+def _of_texts(
+    documents: Documents, encoder: EncoderOptions, settings: Json, whitening: str | None, *, cache: bool
+) -> Index:
     """The index of texts, by an encoder or as another index stores them."""
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.search.documents import unique_ids
@@ -162,9 +164,8 @@ def _of_texts(documents: Documents, encoder: EncoderOptions, settings: Json, *, 
         vectors = encode_view(view_for(like, like.views, "document"), texts, like.fitted, cache=cache)
         return build_index(vectors, documents=texts, ids=ids, metadata=metadata, **settings)
     model = encoder.load()
-    for name in ("whitening", "codes"):
-        if not isinstance(fitted := settings.get(name), str | None):
-            model.check_whitening(fitted, name, "document")
+    if whitening:
+        model.check_whitening(settings.get("whitening") or settings["codes"], whitening, "document")
     coded = settings["codes"] or settings["bytes"] or model.head.code
     BACKENDS[settings["backend"]].check_stores(coded=bool(coded))
     floats = model.without_code()
