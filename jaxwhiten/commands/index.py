@@ -67,7 +67,7 @@ def index(
     whitening: Source | None = None,
     rescore: str | None = None,
     backend: str | None = None,
-    option: dict[str, float] | None = None,
+    option: dict[str, float | bool] | None = None,
     shard: Shard | None = None,
     like: Source | None = None,
     no_cache: bool = False,
@@ -111,7 +111,9 @@ def index(
     from jaxwhiten.terminal import note
 
     backend = backend or "faiss-flat"
-    options: Json = {name: int(value) if value.is_integer() else value for name, value in (option or {}).items()}
+    options = {
+        name: value if isinstance(value, bool) or value % 1 else int(value) for name, value in (option or {}).items()
+    }
     check_settings(backend, options, codes, rescore)  # raises before the texts are encoded
     if is_index(check_index_file(output)):
         check_new(output, overwrite)
