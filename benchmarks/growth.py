@@ -73,11 +73,11 @@ print(json.dumps({"add_s": seconds, "save_s": more}))
 """.replace("CHANGE", str(CHANGE))
 OURS = """
 from jaxwhiten.codes import SpectrumCode, load_code
-from jaxwhiten.coded import with_code
+from jaxwhiten.vectors import with_space
 from jaxwhiten.search import build_index, load_index
 def build(texts):
     code = load_code(file + ".code.safetensors")
-    vectors = x if len(x) >= n else with_code(np.load(file + ".codes.npy", mmap_mode="r"), code)
+    vectors = x if len(x) >= n else with_space(np.load(file + ".codes.npy", mmap_mode="r"), None, code)
     build_index(vectors[:n], codes=code, documents=texts).save(folder + ".db")
 def load():
     index = load_index(folder + ".db")

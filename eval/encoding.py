@@ -12,7 +12,7 @@ from eval.data.nli import NLIRows
 from eval.poolings import fit_idf
 from eval.settings import words
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.coded import as_floats
+from jaxwhiten.arrays import as_floats
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.head import canonical
 from jaxwhiten.runtime import distributed

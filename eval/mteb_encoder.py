@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import Encoder, io
-from jaxwhiten.coded import as_floats
+from jaxwhiten.arrays import as_floats
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.text import as_texts
 from jaxwhiten.types import Fields, Float, RowsLike

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from jaxwhiten.options import TrainingOptions
     from jaxwhiten.scoring import ScoredPairs, evaluate
     from jaxwhiten.search import Index, build_index, load_index, paraphrase_mining, semantic_search
+    from jaxwhiten.space import Space
     from jaxwhiten.training import train
+    from jaxwhiten.vectors import Vectors
     from jaxwhiten.whitening import Moments, Whitening
 
 __getattr__, __dir__ = exports(__name__)
 
-__all__ = ["POOLINGS", "CrossEncoder", "Encoder", "Index", "Moments", "ScoredPairs", "SpectrumCode", "TrainingOptions"]
-__all__ += ["Whitening", "__version__", "build_index", "evaluate", "load_code", "load_index", "load_sts", "normalize"]
-__all__ += ["paraphrase_mining", "push_to_hub", "semantic_search", "train"]
+__all__ = ["POOLINGS", "CrossEncoder", "Encoder", "Index", "Moments", "ScoredPairs", "Space", "SpectrumCode"]
+__all__ += ["TrainingOptions", "Vectors", "Whitening", "__version__", "build_index", "evaluate", "load_code"]
+__all__ += ["load_index", "load_sts", "normalize", "paraphrase_mining", "push_to_hub", "semantic_search", "train"]

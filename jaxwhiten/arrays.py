@@ -10,14 +10,138 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from jaxwhiten.coded import CodedArray, as_floats, numbers_of
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import REASON, InputError, NonFiniteError, turning
 from jaxwhiten.types import AnyArray, Float, RowsLike
+from jaxwhiten.vectors import Vectors, check_comparable, space_of
 
 BLOCK_BYTES = 64 << 20
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
 
 T = TypeVar("T")
+
+
+def check_collected(x: RowsLike) -> None:
+    """Raises InputError for a table that is not computed yet, such as a LazyFrame of polars."""
+    if hasattr(x, "collect") and (hasattr(x, "collect_schema") or hasattr(x, "columns")):
+        kind = type(x).__name__
+        raise InputError(f"Expected values, got a {kind}, which is not computed yet: pass the result of its collect().")
+
+
+def _of_arrow(x: RowsLike) -> Any:
+    """The rows of an Arrow column of lists; other objects unchanged."""
+    import pyarrow as pa
+
+    if not isinstance(x, pa.Array | pa.ChunkedArray) or not pa.types.is_nested(x.type):
+        return x
+    if x.null_count:
+        if isinstance(x, pa.Array):
+            row = x.is_null().to_numpy(zero_copy_only=False).argmax()
+        else:
+            row = x.is_null().index(True)
+        raise NonFiniteError(f"Row {row} is missing: remove or fill it.")
+    return vectors_of(x)
+
+
+def as_floats(x: RowsLike) -> np.ndarray:
+    """Array-like vectors as numbers: coded vectors are decoded, other numbers kept.
+
+    InputError for bytes alone, masks, missing values, dates, and other objects that are no numbers; MismatchError for a
+    list of vectors in different spaces.
+    """
+    if isinstance(x, Vectors):
+        if x.code is not None:
+            return x.decode()
+        x = x.view(np.ndarray)
+    if type(x) is np.ndarray and x.dtype.kind == "f":
+        return x
+    if isinstance(x, list | tuple):
+        space_of(x)
+    if "numpy.ma" in sys.modules and np.ma.is_masked(x):  # its import takes as long as a batch
+        raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
+    check_collected(x)
+    if hasattr(x, "detach") and hasattr(x, "cpu"):  # of torch, where NumPy has no bfloat16
+        x = x.detach().cpu()
+        if str(x.dtype) == "torch.bfloat16":
+            x = x.float()
+    if "pyarrow" in sys.modules and hasattr(x, "null_count"):
+        x = _of_arrow(x)
+    with turning(InputError, f"Expected rows of numbers, all of one length: {REASON}", ValueError):
+        array = np.asarray(x)
+        if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]) == 1:
+            array = np.array(array.tolist())  # a column of rows, as pandas has them
+    if array.dtype.kind in "OUSmM":
+        return numbers_of(array)
+    if array.dtype.kind == "c":
+        raise InputError(f"Complex data not supported: expected real numbers, got dtype {array.dtype}.")
+    if array.dtype in _BYTES:
+        raise InputError(
+            f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so they cannot be decoded:"
+            " pass the array that `encode` returned, or code.decode(codes)."
+        )
+    return array
+
+
+def vectors_of(column: RowsLike) -> np.ndarray:
+    """The vectors [n, d] of an Arrow column of lists, or the uint8 codes of a column of bytes, without the nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    column = (column.storage if isinstance(column, pa.ExtensionArray) else column).drop_null()
+    if pa.types.is_fixed_size_binary(column.type):
+        return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1 if len(column) else 0)
+    widths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if len(widths) > 1:
+        raise InputError(f"The vectors are of different widths, {sorted(widths)[:2]}: embed them with one encoder.")
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), *widths or [0])
+
+
+class _NotANumberError(InputError, TypeError):
+    """Also a TypeError, which scikit-learn expects of estimators."""
+
+
+def numbers_of(array: np.ndarray) -> np.ndarray:
+    """Objects and strings in float64; InputError names the first one that is no number."""
+    if array.dtype.kind in "mM":
+        raise InputError(f"Expected numbers, got dates or times ({array.dtype}): convert or drop these columns.")
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise _refused(array, error) from error
+
+
+def _refused(array: np.ndarray, error: Exception) -> InputError:
+    """The error for the first value of an array that is no number."""
+    values = ((row, value) for row, values in enumerate(np.atleast_1d(array)) for value in np.ravel(values))
+    first = next((pair for pair in values if not _is_number(pair[1])), None)
+    if first is None:
+        return InputError(f"Expected rows of numbers, got dtype {array.dtype}: {error}.")
+    row, value = first
+    if str(value) in ("<NA>", "NaT"):
+        return NonFiniteError(f"Row {row} contains the missing value {value!r}: remove or fill it.")
+    if isinstance(value, np.generic):
+        value = value.item()
+    what = f"got the {type(value).__name__} {value!r:.60} in row {row}"
+    return _NotANumberError(f"Expected rows of numbers, {what}: convert or drop it ({error}).")
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def comparable(a: RowsLike, b: RowsLike) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays of vectors as floats; codes are decoded, to vectors of the space that was coded.
+
+    MismatchError if both sides know their spaces and these differ. Queries may be compared with documents.
+    """
+    check_comparable(a, b)
+    return as_floats(a), as_floats(b)
 
 
 def as_matrix(X: RowsLike, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
@@ -210,11 +334,11 @@ def normalize_on_device(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*bat
 def column_of(vectors: np.ndarray, valid: np.ndarray | None = None) -> Any:
     """An Arrow column of vectors, as lists of fixed size, or of codes, as bytes of fixed size.
 
-    `there` is False where the column has a null between the vectors.
+    `valid` is False where the column has a null between the vectors.
     """
     import pyarrow as pa
 
-    if isinstance(vectors, CodedArray):
+    if getattr(vectors, "code", None) is not None:
         buffers = [None, pa.py_buffer(vectors.tobytes())]
         column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(vectors.shape[1]), len(vectors), buffers)
     else:

@@ -37,11 +37,11 @@ def test_help_shows_types():
 @pytest.mark.devices
 def test_devices(tiny_model):
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu:3")
-    assert alone.executor.devices == 1
-    assert {d.id for d in alone.executor.place(jax.numpy.ones(2)).devices()} == {jax.local_devices()[3].id}
-    assert Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu").executor.devices == 8
+    assert alone.view.core.engine.devices == 1
+    assert {d.id for d in alone.view.core.engine.place(jax.numpy.ones(2)).devices()} == {jax.local_devices()[3].id}
+    assert Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu").view.core.engine.devices == 8
     chosen = Encoder.from_pretrained(tiny_model, pooling="mean", device=jax.local_devices()[5])
-    assert chosen.executor.place(jax.numpy.ones(2)).devices() == {jax.local_devices()[5]}
+    assert chosen.view.core.engine.place(jax.numpy.ones(2)).devices() == {jax.local_devices()[5]}
     for device in ("tpu", "cpu:8", "cpu:x", "gpu"):
         with pytest.raises(InputError, match=f"Unknown device '{device}'.*cpu:0, cpu:1"):
             Encoder.from_pretrained(tiny_model, pooling="mean", device=device)

@@ -6,7 +6,7 @@ import pytest
 
 import jaxwhiten
 from jaxwhiten import Moments, Whitening, build_index, normalize
-from jaxwhiten.coded import as_floats
+from jaxwhiten.arrays import as_floats
 from jaxwhiten.codes import make_code
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics.similarity import similarity
@@ -207,5 +207,5 @@ def test_no_rows_are_refused_by_fits_and_indexes_alone(door):
 def test_coded_rows_are_decoded(door):
     codes = INT8.encode(ROWS)
     if door == "Index.search":  # its documents do not know their space
-        assert isinstance(codes, jaxwhiten.coded.CodedArray)
+        assert isinstance(codes, jaxwhiten.Vectors)
     np.testing.assert_allclose(DOORS[door](codes), DOORS[door](codes.decode()), atol=1e-5)

@@ -22,12 +22,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, is_of_jax, normalize
-from jaxwhiten.coded import check_comparable, with_code
 from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
-from jaxwhiten.space import Record, VectorSpace, check_origin, origin_of
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import AnyArray, Bool, FaissObject, Float, Float32, Int, Integer, OnnxGraph, RowsLike, UInt8
+from jaxwhiten.vectors import check_comparable, space_of, with_space
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
@@ -269,9 +269,7 @@ class Code(Estimator):
 
     def rows(self, X: RowsLike) -> np.ndarray:
         matrix = super().rows(X)
-        origin = origin_of(X)
-        if origin is not None and self.provenance.get("whitening") is not None:
-            check_pooled(self, origin.space())
+        check_pooled(self, space_of(X))
         return matrix
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
@@ -295,7 +293,7 @@ class Code(Estimator):
         return columns @ matrix.T + shift
 
     def encode(self, x: RowsLike) -> UInt8[AnyArray, "n bytes"]:
-        """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array. Bits without a column are 0.
+        """The codes of vectors: `Vectors`, or a JAX array of bytes for a JAX array. Bits without a column are 0.
 
         Args:
           x: [n, d] rows. A JAX array is coded on its device, also inside a compiled function; other input is coded on
@@ -310,8 +308,7 @@ class Code(Estimator):
                 raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
             plan = self.plan
             return self.quantise(plan.affine.on_device(x), plan.constants)
-        origin = origin_of(x)
-        return with_code(self._quantized(self.rows(x)), self, origin)
+        return with_space(self._quantized(self.rows(x)), space_of(x), self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n d"]:
         """The vectors that codes in uint8 (or the same bytes as int8) represent, in the space of those of the fit."""
@@ -321,7 +318,8 @@ class Code(Estimator):
         """Codes as uint8, checked."""
         code = getattr(codes, "code", None)
         if code is not None and code is not self:
-            check_origin(f"the {type(self).__name__}", self.origin, code.origin, "decode them by their own code")
+            name = f"the {type(self).__name__}"
+            check_space(name, self.space, code.space, "decode them by their own code", role="query")
         codes = np.asarray(codes)
         if codes.ndim != 2 or codes.dtype not in (np.uint8, np.int8) or codes.shape[1] != self.nbytes:
             raise InputError(f"Codes are uint8 [n, {self.nbytes}]; got {codes.dtype} of shape {codes.shape}.")
@@ -431,7 +429,7 @@ def check_whitened(code: Code, whitening: Any) -> None:
     >>> whitening = Whitening().fit(np.random.default_rng(0).normal(size=(400, 8)))
     >>> check_whitened(SpectrumCode(bytes=4).fit(whitening), whitening)
     """
-    known = code.provenance.get("whitening")
+    known = code._record.get("whitening")
     affine = getattr(whitening, "affine", None)
     if known is not None and (whitening is None or (affine is not None and affine.hash() != known)):
         raise MismatchError(
@@ -441,11 +439,9 @@ def check_whitened(code: Code, whitening: Any) -> None:
         )
 
 
-def check_pooled(code: Code, space: Record) -> None:
-    """`check_whitened` for vectors of this space, which are taken as they are: it may be known that they are not
-    whitened.
-    """
-    if VectorSpace.of(space).is_pooled:
+def check_pooled(code: Code, space: Space | None) -> None:
+    """`check_whitened` for vectors of this space, which are taken as they are, if they are known to be only pooled."""
+    if space is not None and space.is_pooled:
         check_whitened(code, None)
 
 

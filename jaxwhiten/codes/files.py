@@ -17,10 +17,10 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import column_of
-from jaxwhiten.coded import with_code
 from jaxwhiten.codes.code import load_code
 from jaxwhiten.errors import REASON, DataError, optional, turning
 from jaxwhiten.types import Json
+from jaxwhiten.vectors import with_space
 
 STDOUT = "-"
 VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
@@ -122,4 +122,4 @@ def open_vectors(path: str) -> np.ndarray:
     code = load_code(beside)
     if array.shape[1] != code.nbytes or code.provenance.get(_CHECKSUM) not in (None, io.sha256_file(path)):
         raise DataError(f"{path}: {beside.name} does not match these codes: rewrite both with `jaxwhiten encode`.")
-    return with_code(array, code)
+    return with_space(array, None, code)

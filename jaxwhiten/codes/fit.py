@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from jaxwhiten.codes.spectrum import SpectrumCode
 from jaxwhiten.options import SHRINKAGE
-from jaxwhiten.space import Record, VectorSpace
 from jaxwhiten.whitening import Moments, Whitening, choose_gamma
 
 
@@ -16,18 +15,6 @@ class Fit(NamedTuple):
     whitening: Whitening | None
     code: SpectrumCode | None
     why: str  # of the choice that was made, for the user; empty if there was none
-
-
-def is_whitened_first(record: Record, tuned: bool | None = None) -> bool:
-    """Whether vectors are whitened before they are coded: if their encoder is known not to be fine-tuned.
-
-    `record` describes their space, and `tuned` overrides it.
-
-    >>> is_whitened_first({"tuned": False}), is_whitened_first(None)
-    (True, False)
-    """
-    known = VectorSpace.of(record).tuned if tuned is None else tuned
-    return known is False
 
 
 def fit_whitening(moments: Moments, *, tuned: bool | None = None, **params: Any) -> tuple[Whitening, str]:
@@ -72,7 +59,8 @@ def fit(
       tuned: Overrides the record of the moments.
       **params: As for `fit_whitening`; they imply `whiten`.
     """
-    whiten = whiten or bool(params) or is_whitened_first(moments.provenance, tuned)
+    recorded = moments.provenance.get("tuned") if tuned is None else tuned
+    whiten = whiten or bool(params) or recorded is False
     if bytes is not None and not whiten:
         return Fit(None, SpectrumCode(bytes=bytes).fit(moments), "")
     whitening, why = fit_whitening(moments, tuned=tuned, **params)

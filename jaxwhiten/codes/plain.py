@@ -16,7 +16,6 @@ from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import take
-from jaxwhiten.space import Origin
 from jaxwhiten.types import AnyArray, Float32, OnnxGraph, RowsLike
 from jaxwhiten.types import UInt8 as Bytes
 from jaxwhiten.whitening import Moments, Whitening
@@ -48,11 +47,9 @@ class PlainCode(Code):
             n = X.n_samples_seen_
             mean = X.mean_
         self.low_ = self.high_ = mean
-        if isinstance(X, Moments):
-            return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
-        return self._fitted_on(n, len(mean), {**X._told(), **stamp()}, X._origin)
+        return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
 
-    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
         check_finite(X)
         low = X.min(axis=0).astype(np.float64)
         high = X.max(axis=0).astype(np.float64)

@@ -15,7 +15,7 @@ from jaxwhiten.errors import InputError, warn
 from jaxwhiten.io import same, within
 from jaxwhiten.options import bounded
 from jaxwhiten.runtime import hardware
-from jaxwhiten.space import Known, Origin, check_origin
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import AnyArray, Float32, Json, OnnxGraph, RowsLike, UInt8
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
@@ -118,25 +118,23 @@ class SpectrumCode(Code):
         else:
             axes = Whitening.from_moments(X if isinstance(X, Moments) else Moments.of(X), gamma=0, shrinkage="oas")
         if isinstance(mean, Moments):
-            check_origin("the axes", axes.origin, Known.of(mean.provenance), "use a mean of vectors of their encoder")
+            others = Space.of(mean.provenance)
+            check_space("the axes", axes.space, others, "use a mean of vectors of their encoder", role="query")
         if mean is not None:
             axes = axes.with_mean(mean.mean if isinstance(mean, Moments) else mean)
-        axes_record = axes._told()
-        origin = axes._origin
+        record = axes.provenance
         if whitened:
             axes = unit_length(axes)
-            origin = None
             copied = ("corpus", "date", "version", "fit_seconds")
-            axes_record = {name: value for name, value in axes_record.items() if name in copied} | {
-                "whitening": X.affine.hash()
-            }
+            record = {name: value for name, value in record.items() if name in copied}
+            record["whitening"] = X.affine.hash()
         self._check_params(axes.n_features_in_)
         state = _State(axes, {})
         self._made(state)  # raises if the axes cannot fill the bytes
         self._state = state
-        return self._fitted_on(axes.n_samples_seen_, axes.n_features_in_, axes_record, origin)
+        return self._fitted_on(axes.n_samples_seen_, axes.n_features_in_, record)
 
-    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
         axes = copy.copy(self._state.axes if more else Whitening(gamma=0, shrinkage="oas"))
         self._state = _State(axes.partial_fit(X), {})
 

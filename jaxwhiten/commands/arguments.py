@@ -212,10 +212,13 @@ class EncoderOptions:
     def load(self) -> Encoder:
         """The encoder that the options name."""
         from jaxwhiten.encoding.encoder import encoder_of
+        from jaxwhiten.space import Space
 
-        specified = {name: value for name, value in vars(self).items() if value is not None and name != "engine"}
-        specified |= {"model": self.name, "pooling": self.pooling or "auto"}
-        return encoder_of(specified, bare=self.pooling is None, engine=self.engine)
+        specified = {name: getattr(self, name) for name in ("pooling", "max_length", "dtype")}
+        space = Space.of(
+            {"model": self.name, **{name: value for name, value in specified.items() if value is not None}}
+        )
+        return encoder_of(space, bare=self.pooling is None, engine=self.engine, tuned=self.tuned)
 
 
 class Scaling(TypedDict, total=False):
@@ -262,7 +265,7 @@ def say_gamma(encoder: Encoder) -> None:
     from jaxwhiten.terminal import note
     from jaxwhiten.whitening import Moments, choose_gamma
 
-    note(choose_gamma(Moments(provenance=encoder.encoding())))
+    note(choose_gamma(Moments(provenance=encoder.view.provenance())))
 
 
 def encode(
@@ -288,7 +291,7 @@ def encode_view(
 
     fitted = view.head.whitening or code
     if cache:
-        raw = cached = view.raw
+        raw = cached = view.unfitted
         provenance = {} if fitted is None else fitted.provenance
         pooling = provenance.get("pooling")
         if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
@@ -297,7 +300,7 @@ def encode_view(
                 if (named.fingerprint, named.head.form) == (provenance.get("fingerprint"), raw.head.form):
                     cached = named
         try:
-            return view.head.finished(EmbeddingStore().encode(cached, texts), raw.head)
+            return view.finished(EmbeddingStore().encode(cached, texts), raw)
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
             warn(f"Continuing without a cache ({error}): {advice}.")
@@ -334,5 +337,5 @@ def whitened_encoder(
     encoder = options.load()
     if isinstance(fitted, Whitening):
         return encoder.with_whitening(fitted, normalize=normalize, where=whitening)
-    encoder.view.floats.check_fitted(fitted, whitening)
+    encoder.view.uncoded.check_fitted(fitted, whitening)
     return encoder.with_code(fitted)

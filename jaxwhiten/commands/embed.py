@@ -78,11 +78,11 @@ def embed(
         raise DataError(f"{', '.join(input)}: contains no texts.")
     parts = Parts(output)
     if moments:
-        parts.moments().save(moments, {**parts.plan.encoding, "corpus": output})
+        parts.moments().save(moments, {**parts.plan.provenance, "corpus": output})
     if done["dead"]:
         note(f"{done['dead']:,} invalid rows skipped, see {output}/dead-letters.jsonl")
     size = model.dimension * np.dtype(parts.plan.dtype).itemsize
-    if model.head.code:
+    if model.view.head.code:
         what = f"codes of {size} bytes"
     else:
         what = f"{model.dimension}-dimensional vectors, {size} bytes each"

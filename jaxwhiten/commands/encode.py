@@ -59,13 +59,13 @@ def encode(
     texts = nonempty(sentences(input, table.format, table.column), input)
     model = whitened_encoder(encoder, whitening, knobs, normalize=normalize)
     if normalize and not whitening:
-        model = model.then(Normalize())
+        model = model.with_view(model.view.then(Normalize()))
     n = blank = 0
-    code = model.head.code
+    code = model.view.head.code
     begun = collections.deque[list[str]]()
-    if code is not None and code.origin is None:  # queries of these codes are encoded by this encoder
-        code = code.in_space(model.view.floats.record())
-    with vector_writer(output, model.dimension, model.head.dtype, code) as write:
+    if code is not None and code.space is None:  # queries of these codes are encoded by this encoder
+        code = code.in_space(model.view.uncoded.space)
+    with vector_writer(output, model.dimension, model.view.head.dtype, code) as write:
         blocks: Any = model.encode_stream(remembered(texts, block_size, begun), block_size=block_size)
         for block in blocks:
             write(text_block := begun.popleft(), block)

@@ -105,7 +105,7 @@ def export(
     from jaxwhiten import export as exports
 
     if format == "faiss":
-        fitted: Any = load_whitening(whitening, knobs, code=False) if whitening else encoder.load().head.whitening
+        fitted: Any = load_whitening(whitening, knobs, code=False) if whitening else encoder.load().view.head.whitening
         if fitted is None:
             raise InputError(f"{encoder.name}: contains no whitening; pass --whitening FILE.")
         exports.save_faiss(output, fitted if whitening or not knobs else fitted.with_params(**knobs))
@@ -141,7 +141,7 @@ def _database(
     encoder = options.load()
     if whitening:
         fitted: Any = load_whitening(whitening, knobs, code=False)
-        encoder = encoder.before_whitening().with_whitening(fitted)
+        encoder = encoder.with_view(encoder.view.unfitted).with_whitening(fitted)
     gamma = knobs.get("gamma")
     stored = None if index is None or not index.has_metadata else [document.metadata or {} for document in index]
     settings = databases.save_database(output, encoder, format, bytes, gamma=gamma, metadata=stored is not None)
@@ -150,7 +150,7 @@ def _database(
     lines = [f"{output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts: Json = {"output": output, "format": format, **settings}
     if gamma is None and "gamma" in settings:
-        say_gamma(encoder.before_whitening())
+        say_gamma(encoder.with_view(encoder.view.unfitted))
     if index is not None and into is not None:
         place = one_line(into)
         changes = _fill(output, into, index, stored, keep=keep)

@@ -102,11 +102,10 @@ def fit(
         from jaxwhiten.space import check_space
 
         parts = Parts(path)
-        record = parts.plan.encoding
         if output:
-            model = encoder_of(record)
+            model = encoder_of(parts.plan.space, tuned=parts.plan.tuned)
             _check_saving(output, model)
-            check_space(path, record, model.documents.space, "embed the texts again")
+            check_space(path, parts.plan.space, model.documents.space, "embed the texts again")
         fitted = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(path, table.format, table.column)))
@@ -120,7 +119,7 @@ def fit(
             fitted = model.documents.moments(itertools.chain(first, texts))
         else:
             fitted = Moments().update(encode(model, first, "document"))
-        provenance |= model.documents.record()
+        provenance |= model.documents.provenance()
     lines = []
     facts: Json = {"output": output, "moments": moments, "rows": fitted.n}
     if moments:
@@ -160,8 +159,10 @@ def _merged(paths: Sequence[str]) -> tuple[Moments, str]:
 
 
 def _check_saving(output: str, encoder: Encoder) -> None:
+    from jaxwhiten.encoding.encoder import check_saving
+
     if Path(output).suffix != _FILE:
-        encoder.check_saving(output)
+        check_saving(encoder, output)
 
 
 def _check_output(output: str, folder: bool, kind: str, overwrite: bool) -> None:

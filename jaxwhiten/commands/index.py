@@ -167,12 +167,12 @@ def _of_texts(
         return build_index(vectors, documents=texts, ids=ids, metadata=metadata, **settings)
     model = encoder.load()
     if whitening:
-        model.check_whitening(settings.get("whitening") or settings["codes"], whitening, "document")
-    coded = settings["codes"] or settings["bytes"] or model.head.code
+        model.view.check_fitted(settings.get("whitening") or settings["codes"], whitening, "document")
+    coded = settings["codes"] or settings["bytes"] or model.view.head.code
     BACKENDS[settings["backend"]].check_stores(coded=bool(coded))
-    floats = model.without_code()
+    floats = model.with_view(model.view.uncoded)
     check_sizes(floats.dimension, bytes=settings["bytes"])
-    vectors = encode(floats, texts, "document", model.head.code, cache=cache)
+    vectors = encode(floats, texts, "document", model.view.head.code, cache=cache)
     return index_of(model, texts, vectors, ids=ids, metadata=metadata, **settings)
 
 
@@ -180,14 +180,11 @@ def _of_codes(path: str, backend: str, rescore: str | None, options: Json) -> In
     """The index of a file of codes; the provenance of their code defines how queries are encoded."""
     from jaxwhiten.codes.files import open_vectors
     from jaxwhiten.search import build_index
-    from jaxwhiten.space import VectorSpace
 
     vectors: Any = open_vectors(path)
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{path}: contains vectors; expected texts, or codes with their code.")
-    encoding = VectorSpace.of(code.provenance).record()
-    record = encoding if "fingerprint" in encoding else None
-    return build_index(vectors, backend, encoding=record, codes=code, rescore=rescore, **options)
+    return build_index(vectors, backend, codes=code, rescore=rescore, **options)
 
 
 def _of_parts(path: str, shard: Shard, settings: Json) -> Index:
@@ -200,7 +197,7 @@ def _of_parts(path: str, shard: Shard, settings: Json) -> Index:
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{path}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     chosen = rows_of(shard, len(ids))
-    return build_index(vectors[chosen], encoding=parts.plan.encoding, ids=ids[chosen], **settings)
+    return build_index(vectors[chosen], space=parts.plan.space, ids=ids[chosen], **settings)
 
 
 def sizes(index: Index) -> str:

@@ -92,7 +92,7 @@ def _index(path: str, *, check: bool) -> Json:
     facts |= {"ids": index.id_type or "numbers", "texts": index.has_texts, "removed": index.removed}
     if check:
         facts["checked"] = index.database.check()
-    facts |= {"whitening": index.whitening and index.whitening["k"], "encoding": index.encoding}
+    facts |= {"whitening": index.whitening and index.whitening["k"], "space": index.space and index.space.record()}
     return {"kind": "index", **facts}
 
 

@@ -66,7 +66,7 @@ def score(
     rows = read(data, columns)
     model = encoder.load()
     ks = tuple(n_components)
-    if model.head.whitening is None:
+    if model.view.head.whitening is None:
         ks = ks or (() if bytes else (0,))
     elif ks or knobs:
         raise InputError(f"{encoder.name}: already includes a whitening, scored unchanged: omit the whitening options.")
@@ -81,6 +81,6 @@ def score(
         **knobs,
     )
     result = dataclasses.replace(result, data=data)
-    if "gamma" not in knobs and model.head.whitening is None:
+    if "gamma" not in knobs and model.view.head.whitening is None:
         say_gamma(model)
     return Report(named(str(result)), {**to_json(result), "measure": result.measure, "verdict": named(result.verdict)})

@@ -129,8 +129,10 @@ def _shipped() -> str:
     x, y = np.asarray(encoder.encode([_TEXTS[0], _TEXTS[2]]))
     cosine = float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
     if not abs(cosine - _COSINE) <= _ALLOWED:  # also NaN
-        raise MismatchError(f"{_SHIPPED}: a cosine of {cosine:.5f} by {encoder.engine}; expected {_COSINE:.5f}.")
-    return f"{_SHIPPED}, by {encoder.engine}: as expected"
+        raise MismatchError(
+            f"{_SHIPPED}: a cosine of {cosine:.5f} by {encoder.view.core.engine.name}; expected {_COSINE:.5f}."
+        )
+    return f"{_SHIPPED}, by {encoder.view.core.engine.name}: as expected"
 
 
 def _cache() -> str:
@@ -157,7 +159,7 @@ def _paths(paths: Sequence[str], texts: list[str]) -> Iterator[Check]:
         for encoder in encoders:
             prefix = f"{name}: " if len(paths) > 1 else ""
             yield _check(f"{prefix}vectors", check_vectors, encoder, name, texts)
-            if encoder.head.code is not None:
+            if encoder.view.head.code is not None:
                 yield _check(f"{prefix}codes", check_codes, encoder, texts)
 
 
@@ -176,8 +178,8 @@ def _model(name: str, encoders: list[Encoder]) -> str:
 
     encoder = Encoder.from_pretrained(name, pooling=own_pooling(resolve_folder(name)))
     encoders.append(encoder)
-    config = encoder.config
+    config = encoder.view.core.config
     return (
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
-        f" weights; {encoder.head.summary}, {encoder.dimension} dimensions, up to {encoder.max_length} tokens"
+        f" weights; {encoder.view.head.summary}, {encoder.dimension} dimensions, up to {encoder.max_length} tokens"
     )

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import column_values
-from jaxwhiten.coded import check_collected
+from jaxwhiten.arrays import check_collected, column_values
 from jaxwhiten.datasets.textfile import (
     MAX_LINE_BYTES,
     MAX_RATIO,

@@ -11,35 +11,38 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from jaxwhiten import io
-from jaxwhiten.arrays import column_of
-from jaxwhiten.coded import vectors_of, with_code
+from jaxwhiten.arrays import column_of, vectors_of
 from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
-from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.engines import recorded
+from jaxwhiten.encoding.encoder import Encoder, encoder_of
 from jaxwhiten.errors import DataError, NonFiniteError
-from jaxwhiten.space import check_space
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import Fields
+from jaxwhiten.vectors import with_space
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 
 
-def loaded(how: Fields) -> Encoder:
-    """The encoder of a worker, with as many threads as OMP_NUM_THREADS: Ray and Spark set it to a worker's CPUs."""
+def loaded(options: Fields) -> Encoder:
+    """The encoder of a worker, with as many threads as it has CPUs."""
+    _limit_threads()
+    return Encoder.from_pretrained(**options)
+
+
+def loaded_again(space: Space) -> Encoder:
+    """The driver's encoder, by the space of its vectors; MismatchError if a worker reads another one."""
+    _limit_threads()
+    encoder = encoder_of(space)
+    advice = "save the driver's with encoder.save(folder), where every worker can read it, and pass that folder"
+    check_space("the driver's encoder", space, encoder.view.space, advice, role="query", strict=True)
+    return encoder
+
+
+def _limit_threads() -> None:
+    """Uses as many threads as OMP_NUM_THREADS: Ray and Spark set it to a worker's CPUs."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
     for name in _THREADS if limit.isdecimal() else ():
         os.environ.setdefault(name, limit)
-    return Encoder.from_pretrained(**how)
-
-
-def loaded_again(encoding: Fields) -> Encoder:
-    """The driver's encoder, read by its facts; MismatchError if a worker reads another one."""
-    names = ("model", "pooling", "max_length", "dtype")
-    options = {name: encoding[name] for name in names if name in encoding} | {"engine": recorded(encoding)}
-    encoder = loaded({"bare": True} | options)
-    advice = "save the driver's with encoder.save(folder), where every worker can read it, and pass that folder"
-    check_space("the driver's encoder", encoding, encoder.space(), advice, role="query", strict=True)
-    return encoder
 
 
 def texts(batch: Any, column: str) -> list[Any]:
@@ -75,11 +78,11 @@ def _decoded(value: bytes | None) -> str | bytes | None:
 
 
 def embedded(
-    encoder: Encoder, texts: Sequence[Any], beside: Fields, dtype: DTypeLike | None = None, **told: Any
+    encoder: Encoder, texts: Sequence[Any], beside: Fields, dtype: DTypeLike | None = None, **metadata: Any
 ) -> Any:
     """An Arrow table of the columns `beside`, the texts' `vector` or `code`, and `error`, which says why one has none.
 
-    The schema's metadata say what the vectors, of a `dtype`, or codes are, and what is `told` of them.
+    The schema's metadata say what the vectors, of a `dtype`, or codes are; more `metadata` is added.
     """
     import pyarrow as pa
 
@@ -103,17 +106,17 @@ def embedded(
         vectors = vectors[fits]
     valid = np.array([error is None for error in errors], bool)
     encoded = column_of(vectors, None if valid.all() else valid)
-    facts = {"format_version": io.FORMAT_VERSION, "dimension": view.dimension, "dtype": vectors.dtype.name}
-    facts |= {"encoding": view.space.record(), **told}
+    header = {"format_version": io.FORMAT_VERSION, "dimension": view.dimension, "dtype": vectors.dtype.name}
+    header |= {"space": view.space.record(), **metadata}
     table = pa.table({**beside, "code" if coded else "vector": encoded, "error": pa.array(errors, pa.string())})
-    return table.replace_schema_metadata({"jaxwhiten": json.dumps(facts)})
+    return table.replace_schema_metadata({"jaxwhiten": json.dumps(header)})
 
 
 def vectors(table: Any, code: Code | None = None) -> np.ndarray:
     """The vectors, or the codes with their code, of a table of `embedded` without bad rows."""
     name = "vector" if code is None else "code"
     metadata = json.loads(table.schema.metadata[b"jaxwhiten"])
-    return with_code(vectors_of(table[name]).view(metadata["dtype"]), code)
+    return with_space(vectors_of(table[name]).view(metadata["dtype"]), Space.of(metadata["space"]), code)
 
 
 def kept(id_column: str | None, keep: Sequence[str]) -> dict[str, str]:

@@ -76,7 +76,7 @@ class CrossEncoder:
             raise ModelError(f"{self.name}: activation {self.activation!r} is not supported; expected one of {names}.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
-        self.executor = JAXEngine(model, self.tokenizer.max_length, device)
+        self.engine = JAXEngine(model, self.tokenizer.max_length, device)
         head = Head.named("pooler")  # a classifier returns its logits as the pooler output
         self._outputs = {"logits": Output(head.form, head.steps, model.labels)}
 
@@ -86,7 +86,7 @@ class CrossEncoder:
     @property
     def fingerprint(self) -> str:
         """A hash of weights, configuration and tokenizer."""
-        return digest(self.executor, self.tokenizer)[:24]
+        return digest(self.engine, self.tokenizer)[:24]
 
     @classmethod
     def from_pretrained(
@@ -187,7 +187,7 @@ class CrossEncoder:
             for start in range(0, len(pairs), BLOCK):
                 some = pairs[start : start + BLOCK]
                 tokens = self.tokenizer.pairs(some)
-                block = vectors(self.executor, tokens, self._outputs, bar=bar, texts=some, first=start)
+                block = vectors(self.engine, tokens, self._outputs, bar=bar, texts=some, first=start)
                 out[start : start + BLOCK] = block["logits"]
         return out
 
@@ -199,7 +199,7 @@ class CrossEncoder:
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
         """
         folder = Path(folder)
-        model = self.executor.model()
+        model = self.engine.model()
         settings = {"activation_fn": _ACTIVATIONS[self.activation][0]}
         with io.whole_folder(folder, kind="cross-encoder") as whole:
             save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": settings}, dtype)

@@ -69,7 +69,7 @@ class Vocabulary:
     @functools.cached_property
     def targets(self) -> Float32[np.ndarray, "n t"]:
         """The teacher's vectors of the drawn sentences, at unit length; computed at the first use, and kept."""
-        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.view.floats, self.drawn)))
+        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.view.uncoded, self.drawn)))
 
     @classmethod
     def read(
@@ -92,8 +92,8 @@ class Vocabulary:
           show_progress: As in `Encoder.encode`.
         """
         check_integer("sentences", sentences, ENOUGH)
-        folder = teacher.tokenizer.folder
-        size = teacher.config.vocab_size
+        folder = teacher.view.core.tokenizer.folder
+        size = teacher.view.core.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
         words = np.ones(size, bool)
@@ -161,7 +161,8 @@ def distil(
     folder = vocabulary.tokenizer.folder
     model = StaticEncoder(table)
     longest = model.config.longest_input
-    return Encoder(model, folder, max_length=longest, name=f"{name}, static").then(Normalize())
+    encoder = Encoder(model, folder, max_length=longest, name=f"{name}, static")
+    return encoder.with_view(encoder.view.then(Normalize()))
 
 
 def distil_static(
@@ -218,7 +219,7 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
     solved for all columns at once by conjugate gradients; 40 steps suffice.
     """
     moments = Moments().update(vocabulary.targets)
-    target = _whitening(moments, k, tuned=vocabulary.teacher.tuned)
+    target = _whitening(moments, k, tuned=vocabulary.teacher.view.tuned)
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)
@@ -261,10 +262,10 @@ def _count(
 
 def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
     """The pooled vector of every token as a sentence of its own, between special tokens."""
-    pooled = teacher.view.with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
-    left, right = teacher.tokenizer.around
+    pooled = teacher.view.with_head(Head.of(at_pooling(teacher.view.head.steps)[0], teacher.view.head.form))
+    left, right = teacher.view.core.tokenizer.around
     rows = np.empty((size, len(left) + 1 + len(right)), np.int32)
     rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
     tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
     with progress(range(size), show) as bar:
-        return vectors(teacher.executor, tokens, {"": pooled.output}, bar=bar)[""]
+        return vectors(teacher.view.core.engine, tokens, {"": pooled.output}, bar=bar)[""]

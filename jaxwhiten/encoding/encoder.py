@@ -10,7 +10,6 @@ size or the order.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,13 +27,12 @@ from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
 from jaxwhiten.head.folder import modules_of, write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import similarity
-from jaxwhiten.models import EncoderConfig
-from jaxwhiten.space import Origin, VectorSpace
-from jaxwhiten.text import BulkTokenizer, TextList, Texts, as_texts, in_role, prompt_for, prompt_named
-from jaxwhiten.types import Fields, Float, Float32, IdsLike, Json
+from jaxwhiten.space import Space
+from jaxwhiten.text import TextList, Texts, as_texts, in_role, prompt_named
+from jaxwhiten.types import Float, Float32, IdsLike
 from jaxwhiten.views import View
 from jaxwhiten.views.core import copied
-from jaxwhiten.views.loading import load_view, make_view, recorded_options
+from jaxwhiten.views.loading import load_view, make_view, reopened
 from jaxwhiten.views.stream import BLOCK
 from jaxwhiten.views.view import at_once, together
 from jaxwhiten.whitening import Moments, Whitening
@@ -85,10 +83,7 @@ class Encoder:
       tuned: Whether the encoder is fine-tuned for similarity, which decides γ; None judges by its vectors.
 
     Attributes:
-      pooling: The name of `head`; `"auto"`, or `"auto:POOLING"`, for a head that does more than a pooling.
-      dtype: Dtype of matrix products: `"float32"` or `"bfloat16"`.
-      dimension: Width d of the vectors of the default head.
-      view: The view of `encode` without options.
+      view: The view of `encode` without options, which knows the head, the space and the engine.
     """
 
     def __init__(
@@ -120,22 +115,23 @@ class Encoder:
             engine=engine,
             tuned=tuned,
         )
-        self._begin(view, default_prompt_name, similarity_fn_name)
+        self._begin(view, Settings(default_prompt_name=default_prompt_name, similarity_fn_name=similarity_fn_name))
 
-    def _begin(self, view: View, default_prompt_name: str | None, similarity_fn_name: str) -> None:
-        self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
-        self._default_prompt_name = default_prompt_name
+    def _begin(self, view: View, settings: Settings) -> None:
         self.view = view
-        self._source: tuple[Encoder, Fit] | None = None  # of `shrink`: the encoder before, and what was fitted
+        self._default_prompt_name = settings.default_prompt_name
+        self._similarity = similarity.check_similarity(settings.similarity_fn_name or "cosine")
+        self._source: tuple[View, Fit] | None = None  # of `shrink`: the view before, and what was fitted
 
-    def _with_view(self, view: View) -> Encoder:
-        """This encoder with another default view."""
-        if view is self.view:
-            return self
-        result = copy.copy(self)
-        result.view = view
-        result._source = None
-        return result
+    @classmethod
+    def _of(cls, view: View, settings: Settings) -> Encoder:
+        encoder = object.__new__(cls)
+        encoder._begin(view, settings)
+        return encoder
+
+    def with_view(self, view: View) -> Encoder:
+        """An encoder with another default view, such as `encoder.view.then(jaxwhiten.head.Truncate(64))`."""
+        return self if view is self.view else type(self)._of(view, settings_of(self))
 
     @classmethod
     def from_pretrained(
@@ -191,16 +187,16 @@ class Encoder:
             engine=engine,
             tuned=tuned,
         )
-        encoder = object.__new__(cls)
-        encoder._begin(
-            view, settings.default_prompt_name, similarity_fn_name or settings.similarity_fn_name or "cosine"
-        )
-        return encoder
+        if similarity_fn_name is not None:
+            settings = dataclasses.replace(settings, similarity_fn_name=similarity_fn_name)
+        return cls._of(view, settings)
 
     def __repr__(self) -> str:
+        view = self.view
+        engine = view.core.engine
         return (
-            f"{type(self).__name__}({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
-            f" up to {self.max_length} tokens, {self.dtype} by {self.engine})"
+            f"{type(self).__name__}({self.name!r}: {view.head.summary}, {self.dimension} dimensions,"
+            f" up to {self.max_length} tokens, {engine.dtype} by {engine.name})"
         )
 
     # The views.
@@ -226,7 +222,7 @@ class Encoder:
             view = view.with_prompt(prompt)
         return view.cut(truncate_dim, unit)
 
-    # The model and the head.
+    # The model.
 
     @property
     def name(self) -> str:
@@ -234,53 +230,14 @@ class Encoder:
         return self.view.core.name
 
     @property
-    def config(self) -> EncoderConfig:
-        """The configuration of the model."""
-        return self.view.core.config
-
-    @property
-    def tokenizer(self) -> BulkTokenizer:
-        """The tokenizer of the model."""
-        return self.view.core.tokenizer
-
-    @property
     def max_length(self) -> int:
         """Tokens of a sentence, special tokens included, before it is truncated."""
         return self.view.core.max_length
 
     @property
-    def executor(self) -> Engine:
-        """The engine that holds the model."""
-        return self.view.core.engine
-
-    @property
-    def engine(self) -> str:
-        """The name of the engine."""
-        return self.executor.name
-
-    @property
-    def dtype(self) -> str:
-        """Dtype of matrix products."""
-        return self.executor.dtype
-
-    @property
-    def head(self) -> Head:
-        """The steps after the hidden states."""
-        return self.view.head
-
-    @property
-    def pooling(self) -> str:
-        """The name of the head."""
-        return self.view.head.name
-
-    @property
     def dimension(self) -> int:
-        """Width of the vectors of the default head."""
+        """Width d of the vectors, or bytes of the codes."""
         return self.view.dimension
-
-    def model(self) -> TransformerEncoder:
-        """A copy of the Flax module: to change it changes no vector of this encoder; `with_module` takes it back."""
-        return copied(self.view.core.model())
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -288,64 +245,15 @@ class Encoder:
         return MappingProxyType(self.view.core.prompts)
 
     @property
-    def default_prompt_name(self) -> str | None:
-        """The name of the prompt that the default head puts in front of every sentence, or None."""
-        return self._default_prompt_name if self.head.form.prompt else None
-
-    def prompt_for(self, role: str) -> str | None:
-        """The prompt of a `"query"` or a `"document"`; None, which is the default prompt, if neither role has one."""
-        return prompt_for(self.prompts, role)
-
-    # The space.
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        return self.view.fingerprint
-
-    @property
-    def tuned(self) -> bool:
-        """Whether the encoder is fine-tuned for similarity: as specified, as its folder records, or by its vectors.
-
-        The vectors are those of the 780 sentences that ship with the package, before a whitening, which spreads the
-        vectors of any encoder. The user's own texts would be a worse test: texts of one subject spread out less.
-        """
-        return self.view.tuned
-
-    def judged(self) -> Encoder:
-        """This encoder with its answer recorded, which `save` keeps."""
-        core = dataclasses.replace(self.view.core, tuned=self.tuned)
-        result = self._with_view(self.view.over(core))
-        result._source = self._source
-        return result
-
-    def space(self, pooling: str | None = None, prompt: str | None = None, judged: bool = False) -> VectorSpace:
-        """The space of the vectors of `encode` with this pooling and prompt, by default the head's own.
-
-        `judged` is whether it records `tuned` even if the sentences must be encoded for that.
-        """
-        view = self._view_of(pooling, prompt)
-        if judged:
-            return VectorSpace.of(view.record())
-        return view.space
-
-    def origin(self, pooling: str | None = None, prompt: str | None = None) -> Origin:
-        """Where vectors with this pooling and prompt come from; of codes, the vectors that they represent."""
-        return self._view_of(pooling, prompt).origin
-
-    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> Json:
-        """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
-        return self._view_of(pooling, prompt).record()
+    def module(self) -> TransformerEncoder:
+        """A copy of the Flax module: to train it changes no vector of this encoder; `with_module` takes it back."""
+        return copied(self.view.core.model())
 
     # Encoders with other heads, which share the weights.
 
     def with_pooling(self, pooling: str) -> Encoder:
         """An encoder with another pooling, see `from_pretrained`; weights are shared."""
-        return self._with_view(self._view_of(pooling, None))
-
-    def then(self, *steps: Step) -> Encoder:
-        """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
-        return self._with_view(self.view.then(*steps))
+        return self.with_view(self._view_of(pooling, None))
 
     def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> Encoder:
         """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
@@ -358,33 +266,19 @@ class Encoder:
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
         """
-        return self._with_view(self.view.with_whitening(whitening, normalize=normalize, where=where))
+        return self.with_view(self.view.with_whitening(whitening, normalize=normalize, where=where))
 
     def with_code(self, code: Code) -> Encoder:
         """An encoder whose compiled program ends with a code: only bytes leave the device.
 
         Args:
           code: A fitted code of this encoder's vectors (`jaxwhiten.codes`). If the encoder has a code already, the new
-            one replaces it and is of the vectors of `without_code`. Queries are encoded by `without_code`.
+            one replaces it. Queries are encoded without it.
 
         Raises:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width, or for another whitening.
         """
-        return self._with_view(self.view.with_code(code))
-
-    def without_code(self) -> Encoder:
-        """This encoder without its code, for encoding queries; itself if it has no code."""
-        return self._with_view(self.view.floats)
-
-    def before_whitening(self) -> Encoder:
-        """This encoder up to its whitening, or else its code, for vectors to fit it on; itself if it has neither."""
-        return self._with_view(self.view.raw)
-
-    def check_whitening(
-        self, whitening: Whitening | Code, where: str = "the whitening", role: str | None = None
-    ) -> None:
-        """Raises `MismatchError` for a whitening of vectors of another space, see `View.check_fitted`."""
-        self.view.check_fitted(whitening, where, role)
+        return self.with_view(self.view.with_code(code))
 
     def with_module(self, module: TransformerEncoder) -> Encoder:
         """An encoder with other weights, such as those of `model()` after training; everything else stays.
@@ -392,10 +286,10 @@ class Encoder:
         Whether it is fine-tuned for similarity is judged anew.
 
         >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-        >>> module = encoder.model()
+        >>> module = encoder.module
         >>> module.embeddings.word.embedding[...] *= 1.01
         >>> changed = encoder.with_module(module)
-        >>> changed.fingerprint == encoder.fingerprint
+        >>> changed.view.fingerprint == encoder.view.fingerprint
         False
 
         Args:
@@ -405,19 +299,12 @@ class Encoder:
         Raises:
           ModelError: A step of the head does not fit the module.
         """
-        before = self.view.core.engine
-        engine = engine_for(before.name, copied(module), self.max_length, before.device, before.dtype)
-        core = dataclasses.replace(self.view.core, engine=engine, config=module.config, tuned=None)
-        head = self.head.unfitted()
-        if head is not self.head:
+        core = self.view.core
+        engine = engine_for(core.engine.name, copied(module), self.max_length, core.engine.device, core.engine.dtype)
+        head = self.view.head.unfitted()
+        if head is not self.view.head:
             warn(f"{self.name}: the whitening or code, fitted on vectors of other weights, is omitted: refit it.")
-        return self._with_view(self.view.over(core).with_head(head))
-
-    def trained(self, model: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
-        """An encoder in JAX that shares trained weights, with trained steps of the head; the rest of it stays."""
-        engine = engine_for(DEFAULT, model, self.max_length)
-        core = dataclasses.replace(self.view.core, engine=engine, config=model.config, tuned=None)
-        return self._with_view(self.view.over(core).with_head(Head.of(tuple(steps), self.head.form)))
+        return self.with_view(self.view.over(core.with_engine(engine, module.config)).with_head(head))
 
     # Vectors.
 
@@ -450,7 +337,7 @@ class Encoder:
 
         Args:
           sentences: Strings in any container of `jaxwhiten.text.as_texts`, or one; an empty string is `[CLS] [SEP]`.
-          pooling: A name, or several, as in `from_pretrained`; default `self.pooling`. One forward pass serves all
+          pooling: A name, or several, as in `from_pretrained`; default the head's own. One forward pass serves all
             poolings that read the sentence unchanged; one that rewrites it needs its own.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
           prompt: The text of a prompt, instead of a name.
@@ -465,9 +352,9 @@ class Encoder:
             always arrays.
 
         Returns:
-          float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] if the head has a code. For a
-          single string, one row without the first axis. For several poolings, a dict of such arrays by name.
-          The arrays know their `space`, see `jaxwhiten.space.EncodedArray`.
+          `jaxwhiten.Vectors`: float32 [n, d] in the order of the sentences, or codes [n, bytes] if the head has a
+          code; they know their `space`. For a single string, one row without the first axis. For several poolings, a
+          dict of such arrays by name.
 
         Raises:
           InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
@@ -484,14 +371,14 @@ class Encoder:
             return view(sentences, batch_size=batch_size, show_progress=show_progress)
         alone = isinstance(sentences, str)
         texts = as_texts([sentences] if alone else sentences)
-        names, single = pooling_names(pooling, self.pooling)
+        names, single = pooling_names(pooling, self.view.head.name)
         if precision is None:
             views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
             results = at_once(views, texts, batch_size, show_progress)
         else:
             results = {
                 name: _at_precision(
-                    self._view_of(name, prompt).floats,
+                    self._view_of(name, prompt).uncoded,
                     texts,
                     precision,
                     truncate_dim,
@@ -522,11 +409,6 @@ class Encoder:
         """`encode` with the first existing prompt of `document`, `passage` and `corpus`, like `encode_query`."""
         return self.encode(sentences, pooling=pooling, **in_role(self.prompts, "document", options))
 
-    def warm_up(self, longest: int = 64) -> Encoder:
-        """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits; returns itself."""
-        self.view.warm_up(longest)
-        return self
-
     def encode_stream(
         self,
         sentences: Texts,
@@ -551,25 +433,21 @@ class Encoder:
         """
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
-        names, single = pooling_names(pooling, self.pooling)
+        names, single = pooling_names(pooling, self.view.head.name)
         views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
         for results in together(views, sentences, block_size, batch_size, show_progress):
             yield next(iter(results.values())) if single else results
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
-        """Similarities of all n vectors to all m, by `similarity_fn_name`; distances are negated, codes decoded.
+        """Similarities of all n vectors to all m, by the encoder's similarity; distances are negated, codes decoded.
 
         MismatchError if both sides know their spaces, and these differ.
         """
-        return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
+        return similarity.similarity(embeddings1, embeddings2, self._similarity)
 
     def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:
         """Similarities of n vectors to the vectors with the same index in the other array; see `similarity`."""
-        return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
-
-    def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
-        """Moments of the vectors of sentences, read once in bounded memory."""
-        return self._view_of(None, prompt).moments(sentences)
+        return similarity.similarity_pairwise(embeddings1, embeddings2, self._similarity)
 
     def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
@@ -584,17 +462,8 @@ class Encoder:
         """
         if k is not None:
             params["n_components"] = k
-        whitening, _ = fit_whitening(self._moments_of(rows), **params)
+        whitening, _ = fit_whitening(_moments_of(self.view, rows), **params)
         return self.with_whitening(whitening)
-
-    def _moments_of(self, rows: Texts | Float[np.ndarray, "n d"]) -> Moments:
-        """The moments of sentences' vectors, or of vectors of this encoder."""
-        if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
-            fitted_on = Moments.of(rows)
-            fitted_on.provenance = fitted_on.provenance or self.view.record()
-        else:
-            fitted_on = self.documents.moments(rows)
-        return fitted_on
 
     def shrink(self, texts: Texts, *, k: int | None = None, bytes: int | None = None, **params: Any) -> Encoder:
         """This encoder with smaller vectors: k dimensions, or codes of some bytes, fitted on texts without labels.
@@ -611,14 +480,10 @@ class Encoder:
             params["n_components"] = k
         if params.get("n_components") is None and bytes is None:
             raise InputError("Specify `k`, for fewer dimensions, or `bytes`, for codes.")
-        raw = self._with_view(self.view.with_head(self.head.unfitted()))
-        fitted = fit(raw._moments_of(texts), bytes=bytes, **params)
-        small = raw
-        if fitted.whitening is not None:
-            small = small.with_whitening(fitted.whitening)
-        if fitted.code is not None:
-            small = small.with_code(fitted.code)
-        small._source = (raw, fitted)
+        view = self.view.with_head(self.view.head.unfitted())
+        fitted = fit(_moments_of(view, texts), bytes=bytes, **params)
+        small = self.with_view(view.with_fit(fitted))
+        small._source = (view, fitted)
         return small
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
@@ -631,29 +496,15 @@ class Encoder:
           card: Text of README.md; None writes none.
           dtype: Type of the stored weights; by default this encoder's.
         """
-        self.check_saving(folder)
-        settings = self.settings()
-        model = self.view.core.model()
+        check_saving(self, folder)
+        core = self.view.core
+        model = core.model()
         dtype = dtype or np.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
-            write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
+            write_folder(
+                whole, model, core.tokenizer, self.view.head, settings=settings_of(self), dtype=dtype, card=card
+            )
         return Path(folder)
-
-    def settings(self) -> Settings:
-        """What a folder of this encoder says in addition to its modules."""
-        core = self.view.core
-        return Settings(core.prompts, self.default_prompt_name, self.similarity_fn_name, tuned=core.tuned)
-
-    def check_saving(self, folder: str | Path | None = None) -> None:
-        """Raises InputError for a folder or a head that `save` refuses: before work that ends with `save`.
-
-        >>> Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean").check_saving("small")
-        """
-        if folder is not None:
-            if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
-                raise InputError(f"{folder}: is the model's own folder; use a different one.")
-            io.check_folder(folder)
-        modules_of(self.head, self.view.core.model(), self.tokenizer)
 
     def index(self, texts: Texts, *, ids: IdsLike = None, backend: str = "faiss-flat", **options: Any) -> Index:
         """A search index of texts, which knows this encoder: `index.search("a text", k=3)` gives hits.
@@ -670,10 +521,18 @@ class Encoder:
 
         view = self.view
         if self._source is not None and not any(map(options.get, ("codes", "bytes", "whitening"))):
-            encoder, fitted = self._source  # the index then needs no folder of this encoder
-            view = encoder.view
+            view, fitted = self._source  # the index then needs no folder of this encoder
             options |= {"whitening": fitted.whitening, "codes": fitted.code}
         return index_of(view, as_texts(texts, "document"), ids=ids, backend=backend, **options)
+
+
+def _moments_of(view: View, rows: Texts | Float[np.ndarray, "n d"]) -> Moments:
+    """The moments of the vectors of texts, as documents; or of vectors of a view."""
+    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
+        moments = Moments.of(rows)
+        moments.provenance = {**view.provenance(), **moments.provenance}
+        return moments
+    return view.documents.moments(rows)
 
 
 def _at_precision(
@@ -710,9 +569,37 @@ def _at_precision(
     return encoded(view.with_code(code)).view(code.dtype)
 
 
-def encoder_of(encoding: Fields, *, bare: bool = True, engine: str | None = None) -> Encoder:
-    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
+def settings_of(encoder: Encoder) -> Settings:
+    """What a folder of an encoder says in addition to its modules, such as its prompts and its similarity.
 
-    By default the engine is one that gives the recorded vectors.
+    >>> settings_of(Encoder.from_pretrained("jaxwhiten-tiny")).similarity_fn_name
+    'cosine'
     """
-    return Encoder.from_pretrained(**recorded_options(encoding, bare=bare, engine=engine))
+    core = encoder.view.core
+    default = encoder._default_prompt_name if encoder.view.head.form.prompt else None
+    return Settings(core.prompts, default, encoder._similarity, tuned=core.tuned)
+
+
+def check_saving(encoder: Encoder, folder: str | Path | None = None) -> None:
+    """Raises InputError for a folder or a head that `Encoder.save` refuses: before work that ends with it.
+
+    >>> check_saving(Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean"), "small")
+    """
+    if folder is not None:
+        if Path(folder).exists() and Path(encoder.name).exists() and Path(folder).samefile(encoder.name):
+            raise InputError(f"{folder}: is the model's own folder; use a different one.")
+        io.check_folder(folder)
+    core = encoder.view.core
+    modules_of(encoder.view.head, core.model(), core.tokenizer)
+
+
+def encoder_of(space: Space, **options: Any) -> Encoder:
+    """The encoder that made vectors of a space, with the options of `jaxwhiten.views.loading.reopened`."""
+    return Encoder._of(*reopened(space, **options))
+
+
+def trained(encoder: Encoder, module: TransformerEncoder, steps: Sequence[Step]) -> Encoder:
+    """An encoder in JAX that shares the trained weights of a module, with trained steps of the head."""
+    view = encoder.view
+    core = view.core.with_engine(engine_for(DEFAULT, module, encoder.max_length), module.config)
+    return encoder.with_view(view.over(core).with_head(Head.of(tuple(steps), view.head.form)))

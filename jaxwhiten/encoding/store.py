@@ -22,14 +22,13 @@ import numpy as np
 
 from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
-from jaxwhiten.coded import with_code
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, OutputError, warn
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.space import JUDGED
 from jaxwhiten.store import Database, replacing
 from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Json
+from jaxwhiten.vectors import with_space
 from jaxwhiten.views import View
 from jaxwhiten.views.stream import BLOCK
 from jaxwhiten.views.view import together
@@ -80,8 +79,8 @@ class EmbeddingStore:
           sentences, pooling, prompt, show_progress: As in `Encoder.encode`.
 
         Returns:
-          A read-only array in the order of the sentences, float32 [n, d], or a `CodedArray` [n, bytes] if the head ends
-          with a code; for several poolings a dict by name.
+          A read-only array in the order of the sentences, float32 [n, d], or codes [n, bytes] if the head ends with a
+          code; for several poolings a dict by name.
         """
         default = encoder if isinstance(encoder, View) else encoder.view
         names, single = pooling_names(pooling, default.head.name)
@@ -100,17 +99,18 @@ class EmbeddingStore:
             _finish({name: views[name] for name in lacking}, lacking, sentences, numbers, show_progress)
         else:
             _count_cut(views[names[0]], sentences)
-        found = {name: with_code(space.vectors_of(numbers), views[name].code) for name, space in spaces.items()}
-        if single:
-            return found[names[0]]
-        return found
+        results = {
+            name: with_space(stored.vectors_of(numbers), views[name].space, views[name].code)
+            for name, stored in spaces.items()
+        }
+        return results[names[0]] if single else results
 
 
 def space_key(view: View) -> Json:
     """Everything that the vectors of texts depend on but the texts; equal for equal vectors."""
     record = view.space.record()
     return {
-        **{name: value for name, value in record.items() if name not in ("model", "fingerprint", "prompts", *JUDGED)},
+        **{name: value for name, value in record.items() if name not in ("model", "fingerprint", "prompts")},
         "store_version": VERSION,
         "encoder": record["fingerprint"],
         "dimension": view.dimension,

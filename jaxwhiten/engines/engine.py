@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -17,8 +16,9 @@ from jaxwhiten.head import Heads
 from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.models.checkpoint import STATIC
+from jaxwhiten.space import Space
 from jaxwhiten.text import BulkTokenizer, TokenIds
-from jaxwhiten.types import Fields, PyTree
+from jaxwhiten.types import PyTree
 
 
 @runtime_checkable
@@ -77,11 +77,9 @@ def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None
     return DEFAULT
 
 
-def recorded(encoding: Fields) -> str:
-    """The engine for further vectors of recorded ones: any in float32, whose vectors are equal; else the recorded."""
-    if encoding.get("dtype") in (None, "float32"):
-        return FASTEST
-    return encoding.get("engine") or DEFAULT
+def recorded(space: Space) -> str:
+    """The engine for further vectors of a space: any in float32, whose vectors are equal; else the recorded one."""
+    return FASTEST if space.dtype in (None, "float32") else space.engine or DEFAULT
 
 
 def engine_class(name: str) -> Any:
@@ -107,11 +105,14 @@ def engine_for(name: str, model: Any, max_length: int, device: Any = None, dtype
     return TableEngine(model, max_length, device)
 
 
-def digest(engine: Engine, tokenizer: BulkTokenizer, after: Sequence[bytes] = ()) -> str:
-    """SHA-256 of what vectors depend on: a tokenizer, configuration, weights and other bytes; in float32 of no engine.
+def digest(engine: Engine, tokenizer: BulkTokenizer) -> str:
+    """SHA-256 of what vectors depend on before the head: tokenizer, configuration and weights; in float32 of no engine.
 
-    Where the weights are in a folder it is kept, by what is quick to read.
+    Where the weights are in a folder it is cached, by what is quick to read.
     """
+    arithmetic = (
+        [] if engine.dtype == "float32" or engine.name == DEFAULT else [f"{engine.name} {engine.dtype}".encode()]
+    )
 
     def make() -> str:
         from flax import nnx
@@ -119,11 +120,9 @@ def digest(engine: Engine, tokenizer: BulkTokenizer, after: Sequence[bytes] = ()
         from jaxwhiten.models.loading import contents
 
         weights = contents(engine.config, nnx.state(engine.model()))
-        return folders.hashed(itertools.chain([tokenizer.to_json().encode()], weights, after))
+        return folders.hashed(itertools.chain([tokenizer.to_json().encode()], weights, arithmetic))
 
-    if engine.dtype != "float32" and engine.name != DEFAULT:
-        after = [f"{engine.name} {engine.dtype}".encode(), *after]
     if engine.cache is None:
         return make()
-    quick = [engine.dtype.encode(), tokenizer.to_str().encode(), *(folders.hashed([part]).encode() for part in after)]
+    quick = [engine.dtype.encode(), tokenizer.to_str().encode(), *arithmetic]
     return engine.cache.text(folders.hashed(quick), make)

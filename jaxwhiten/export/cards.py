@@ -57,10 +57,10 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     True
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
-    code = encoder.head.code
-    dimension = encoder.view.floats.dimension
-    whitening = encoder.head.whitening
-    rows = [("encoder", f"`{base}`"), ("head", encoder.head.summary)]
+    code = encoder.view.head.code
+    dimension = encoder.view.uncoded.dimension
+    whitening = encoder.view.head.whitening
+    rows = [("encoder", f"`{base}`"), ("head", encoder.view.head.summary)]
     rows += [("sentences", f"up to {encoder.max_length} tokens"), *_whitening_rows(whitening)]
     text = filled(
         "card-head",
@@ -115,7 +115,7 @@ def model_card(
     >>> "70.00" in text
     True
     """
-    modules = " > ".join(step.words() for step in encoder.head.steps)
+    modules = " > ".join(step.words() for step in encoder.view.head.steps)
     all_scores = {**scores, **{f"{task}, base model": score for task, score in before.items()}}
     worse = "\n\nTraining made the model worse." if any(scores[task] < score for task, score in before.items()) else ""
     text = filled(

@@ -20,10 +20,11 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.encoder import check_saving
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.export.cards import filled
 from jaxwhiten.head import Normalize, Whiten
-from jaxwhiten.space import check_space
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.types import Fields, Float64, Json
 from jaxwhiten.whitening import Whitening, choose_gamma
@@ -156,27 +157,27 @@ def save_database(
       InputError: The encoder has neither a whitening nor a `SpectrumCode`, or no column fits into `size` bytes.
     """
     check_name("database", database, DATABASES)
-    encoder.before_whitening().check_saving()
-    if database == LANCEDB and isinstance(encoder.head.code, SpectrumCode):
-        return _save_code(folder, encoder, encoder.head.code, size, metadata)
+    raw = encoder.with_view(encoder.view.unfitted)
+    check_saving(raw)
+    if database == LANCEDB and isinstance(encoder.view.head.code, SpectrumCode):
+        return _save_code(folder, encoder, encoder.view.head.code, size, metadata)
     kind = DATABASES[database]
     size = 48 if size is None else size
-    whitening = encoder.head.whitening
-    raw = encoder.before_whitening()
-    if whitening is None and isinstance(encoder.head.code, SpectrumCode):
-        whitening = encoder.head.code.axes
+    whitening = encoder.view.head.whitening
+    if whitening is None and isinstance(encoder.view.head.code, SpectrumCode):
+        whitening = encoder.view.head.code.axes
     if whitening is None:
         raise InputError(
             f"{encoder.name}: contains no whitening: add one with `jaxwhiten fit TEXTS --model MODEL -o DIR/`."
         )
     if gamma is None:
-        gamma = choose_gamma(whitening, raw.tuned).gamma
-    small = raw.then(front(whitening, database, size, gamma), Normalize())
+        gamma = choose_gamma(whitening, raw.view.tuned).gamma
+    small = raw.with_view(raw.view.then(front(whitening, database, size, gamma), Normalize()))
     settings = {"database": database, "quantiser": kind.quantiser, "bytes": size, "columns": small.dimension}
     settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": kind.bits == 1}
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
-    head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
+    head = io.content_key(raw.view.head.fingerprint, fitted, database, size, float(gamma))
     code = code_of(database, small.dimension, size, metadata=metadata)
     return _save(folder, small, raw, head, settings, code, metadata)
 
@@ -189,14 +190,15 @@ def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: i
     """
     if size not in (None, code.nbytes):
         raise InputError(f"{encoder.name}: its code has {code.nbytes} bytes: omit --bytes, or fit one of {size} bytes.")
-    raw = encoder.without_code()
+    raw = encoder.with_view(encoder.view.uncoded)
     quantiser = code.quantiser()
     matrix = np.asarray(quantiser.affine.matrix, np.float32)
-    small = raw.then(Normalize(), Whiten(matrix, np.zeros(quantiser.width, np.float32), None))
+    turned = Whiten(matrix, np.zeros(quantiser.width, np.float32), None)
+    small = raw.with_view(raw.view.then(Normalize(), turned))
     quantiser_of_ours = f"the points of a code of {code.nbytes} bytes, {_BESIDE}"
     settings = {"database": LANCEDB, "quantiser": quantiser_of_ours, "bytes": code.nbytes, "columns": small.dimension}
     settings |= {"unit_length": False, "rotated_at_random": False}
-    head = io.content_key(encoder.head.fingerprint, LANCEDB)
+    head = io.content_key(encoder.view.head.fingerprint, LANCEDB)
     index = filled("lancedb_code", bits=quantiser.bits, stretch=quantiser.stretch)
     text = _rows(metadata) + filled(LANCEDB, columns=small.dimension, index=index)
     points = {"points": quantiser.centroids, "center": quantiser.center[0][None]}
@@ -276,7 +278,8 @@ def fill(
         recorded_settings = json.loads(recorded)
         if not recorded_settings:
             raise MismatchError(f"{place} does not record the space of its vectors: use a different database.")
-        check_space(place, recorded_settings, json.loads(code["SPACE"]), "use a different database")
+        spaces = Space.of(recorded_settings), Space.of(json.loads(code["SPACE"]))
+        check_space(place, *spaces, "use a different database")
 
     try:
         code = runpy.run_path(str(Path(folder) / CODE))

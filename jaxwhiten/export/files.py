@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from jaxwhiten import io
 from jaxwhiten.codes.code import behind, import_faiss, transforms
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import Settings, write_steps
+from jaxwhiten.head import write_steps
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 from jaxwhiten.whitening import Whitening
@@ -35,23 +37,25 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
       InputError: The model, a step of the head or a default prompt cannot be exported, or the dtype is not float32.
       MissingDependencyError: The package onnx is not installed.
     """
-    form = encoder.head.form
+    form = encoder.view.head.form
     folder = Path(folder)
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
     if isinstance(model := encoder.view.core.model(), StaticEncoder):
         raise InputError(f"{encoder.name}: a static encoder has no graph: its own folder is what model2vec loads.")
-    if encoder.dtype != "float32":
-        raise InputError(f"dtype={encoder.dtype!r}: an ONNX graph computes in float32, use dtype='float32'.")
+    if encoder.view.core.engine.dtype != "float32":
+        raise InputError(
+            f"dtype={encoder.view.core.engine.dtype!r}: an ONNX graph computes in float32, use dtype='float32'."
+        )
     graph = Graph()
-    vectors = write_steps(encoder.head.steps, EncoderGraph(graph, model, encoder.max_length))
+    vectors = write_steps(encoder.view.head.steps, EncoderGraph(graph, model, encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
-    facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
-    proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.head.dtype)
+    facts = {"max_length": str(encoder.max_length), "head": encoder.view.head.summary}
+    proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.view.head.dtype)
     with io.whole_folder(folder, kind="onnx") as whole:
         (whole / MODEL).write_bytes(proto.SerializeToString())
-        encoder.tokenizer.save(whole, form)
-        Settings(dict(encoder.prompts), encoder.default_prompt_name, encoder.similarity_fn_name).write(whole)
+        encoder.view.core.tokenizer.save(whole, form)
+        dataclasses.replace(settings_of(encoder), tuned=None).write(whole)
     return folder
 
 

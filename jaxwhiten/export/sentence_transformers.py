@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.encoder import check_saving, settings_of
 from jaxwhiten.errors import InputError, OutputError
 from jaxwhiten.export.cards import head_card, model_card
 from jaxwhiten.head import Head, Truncate, write_folder
@@ -36,12 +37,14 @@ def save_trained(
     folder = Path(folder)
     name = name or folder.resolve().name
     card = model_card(name, encoder, base_model=base_model, recipe=recipe, scores=scores, before=before)
-    settings = encoder.settings()
-    head = encoder.head
+    settings = settings_of(encoder)
+    head = encoder.view.head
     if isinstance(last := head.steps[-1], Truncate):  # a setting of folders, which would be read as a layer to train
         settings = dataclasses.replace(settings, truncate_dim=last.k)
         head = Head.of(head.steps[:-1], head.form)
-    return write_folder(folder, encoder.view.core.model(), encoder.tokenizer, head, settings=settings, card=card)
+    return write_folder(
+        folder, encoder.view.core.model(), encoder.view.core.tokenizer, head, settings=settings, card=card
+    )
 
 
 def export_sentence_transformer(
@@ -61,7 +64,7 @@ def export_sentence_transformer(
     Raises:
       InputError: The head has a step that such a folder cannot hold, or the folder is the model's own.
     """
-    encoder.check_saving(folder)
+    check_saving(encoder, folder)
     return encoder.save(folder, card=head_card(name or Path(folder).resolve().name, encoder, scores or {}))
 
 

@@ -26,7 +26,7 @@ def check_vectors(encoder: Encoder, name: str, texts: Sequence[str]) -> str:
       MismatchError: The vectors differ.
       MissingDependencyError: sentence-transformers is not installed.
     """
-    actual = np.asarray(encoder.without_code().encode(texts))
+    actual = np.asarray(encoder.view.uncoded(texts))
     library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     peer = library.SentenceTransformer(str(resolve_folder(name)), device="cpu", model_kwargs={"dtype": "float32"})
@@ -37,14 +37,14 @@ def check_vectors(encoder: Encoder, name: str, texts: Sequence[str]) -> str:
     found = f"smallest cosine {cosine_pairs(actual, expected).min():.7f}, largest difference {difference:.1e}"
     if not difference <= _ALLOWED:
         raise MismatchError(f"not those of sentence-transformers: {found}; expected up to {_ALLOWED:.0e}.")
-    return f"those of sentence-transformers for {len(texts)} texts by {encoder.engine}: {found}"
+    return f"those of sentence-transformers for {len(texts)} texts by {encoder.view.core.engine.name}: {found}"
 
 
 def check_codes(encoder: Encoder, texts: Sequence[str]) -> str:
     """Compares the codes of an encoder with those of its vectors; MismatchError if many of their bytes differ."""
-    code = encoder.head.code
+    code = encoder.view.head.code
     assert code is not None
-    expected = code.encode(encoder.without_code().encode(texts))
+    expected = code.encode(encoder.view.uncoded(texts))
     share = float((np.asarray(encoder.encode(texts)) != np.asarray(expected)).mean())
     if share > _BYTES:
         raise MismatchError(f"{share:.0%} of the bytes are not those of the vectors.")

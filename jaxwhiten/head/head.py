@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from jaxwhiten.arrays import blocks, check_finite
-from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name, warn
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Mean, Pooling
@@ -31,6 +30,7 @@ from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm
 from jaxwhiten.types import AnyArray, Float, Int, Shaped
+from jaxwhiten.vectors import with_space
 from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Head:
             x: Any = functools.reduce(lambda x, step: step(x), steps, jnp.asarray(vectors[part]))
             check_finite(np.asarray(x), part.start)
             vectors_of.append(np.asarray(x if code is None else code(x)))
-        return with_code(np.concatenate(vectors_of), self.code)
+        return with_space(np.concatenate(vectors_of), None, self.code)
 
     def with_pooling(self, named: Head, config: EncoderConfig) -> Head:
         """This head with the pooling of another one, or itself if that is its own.

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import check_finite, normalize
-from jaxwhiten.coded import comparable
+from jaxwhiten.arrays import check_finite, comparable, normalize
 from jaxwhiten.errors import InputError, check_counts, check_integer
 from jaxwhiten.types import Float, Int, Real, Shaped
 

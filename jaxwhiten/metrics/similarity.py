@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxwhiten.arrays import normalize
-from jaxwhiten.coded import comparable
+from jaxwhiten.arrays import comparable, normalize
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.types import Float, Float32, RowsLike

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import resolution
-from jaxwhiten.coded import as_floats, vectors_of
+from jaxwhiten.arrays import as_floats, resolution, vectors_of
 from jaxwhiten.whitening import Moments
 
 

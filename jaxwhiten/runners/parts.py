@@ -27,8 +27,9 @@ from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
 from jaxwhiten.runners.moments import sums
-from jaxwhiten.space import JUDGED, check_space
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import Fields, Json
+from jaxwhiten.vectors import with_space
 from jaxwhiten.whitening import Moments
 
 T = TypeVar("T")
@@ -42,27 +43,32 @@ _PARQUET = "data", "A corpus in Parquet files", "pyarrow"
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything that parts depend on: `Encoder.encoding`, whose fingerprint includes the head, and the sources."""
+    """Everything that parts depend on: the space of their vectors and the sources; and whether the model is tuned."""
 
-    encoding: Json
+    space: Space
     dimension: int
     dtype: str
     inputs: list[Source]
     part_rows: int = PART_ROWS
     moments: bool = False
     skip_bad: bool = False
+    tuned: bool | None = None
 
     @classmethod
     def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
         """The plan to embed files with an encoder and its prompt for documents."""
         view = encoder.documents
         dtype = np.dtype(np.float16 if float16 and view.code is None else view.head.dtype)
-        return cls(view.record(), view.dimension, dtype.name, sources, **how)
+        return cls(view.space, view.dimension, dtype.name, sources, tuned=view.tuned, **how)
 
     @functools.cached_property
     def hash(self) -> str:
-        encoding = {name: value for name, value in self.encoding.items() if name not in JUDGED}
-        return io.content_key(dataclasses.asdict(self) | {"encoding": encoding})
+        return io.content_key(dataclasses.asdict(self) | {"tuned": None})
+
+    @property
+    def provenance(self) -> Json:
+        """What files of the vectors record."""
+        return {**self.space.record(), "tuned": self.tuned}
 
 
 class Record(TypedDict):
@@ -107,7 +113,7 @@ class Parts:
         if plan is None or path.is_file():
             written = _read(path, Plan)
             if plan is not None and plan.hash != written.hash:
-                check_space(folder, written.encoding, plan.encoding, "use a different folder, or `overwrite`")
+                check_space(folder, written.space, plan.space, "use a different folder, or `overwrite`")
                 pairs = zip(dataclasses.asdict(written).items(), dataclasses.asdict(plan).values(), strict=True)
                 other = ", ".join(name for (name, was), now in pairs if was != now)
                 raise MismatchError(
@@ -131,9 +137,9 @@ class Parts:
                 raise InputError(
                     f"{self.folder}: contains {other[0]}; expected a folder of shards. Specify a new folder."
                 )
-            if encoder.head.code is not None:
+            if encoder.view.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                encoder.head.code.save(self.folder / _CODE)
+                encoder.view.head.code.save(self.folder / _CODE)
             io.write_json(self.folder / _PLAN, dataclasses.asdict(self.plan))
         io.remove_stale(self.folder)
 
@@ -202,7 +208,6 @@ class Parts:
             {"id": ids, "hash": hashes},
             self.plan.dtype,
             plan=self.plan.hash,
-            encoding=self.plan.encoding,
         )
         record = chunk.record()
         bad = BadRows(chunk.source.path, self.plan.skip_bad)
@@ -215,7 +220,7 @@ class Parts:
         record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash, "moments": None}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            sums(arrow.vectors(table, encoder.head.code)).save(path, self.plan.encoding)
+            sums(arrow.vectors(table, encoder.view.head.code)).save(path, self.plan.provenance)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(table.drop_columns("error"), temporary)
@@ -250,7 +255,7 @@ class Parts:
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
-        code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
+        code = load_code(self.folder / _CODE) if self.plan.space.code else None
         for record in self._finished():
             table = self._table(record)
             yield table["id"].to_pylist(), arrow.vectors(table, code)
@@ -274,7 +279,7 @@ class Parts:
 
     def _all_codes(self) -> tuple[list[str], np.ndarray]:
         ids, codes = zip(*self.blocks(), strict=True)
-        return [id for some in ids for id in some], np.concatenate(codes)
+        return [id for some in ids for id in some], with_space(np.concatenate(codes), codes[0].space, codes[0].code)
 
     def moments(self) -> Moments:
         """The moments of all vectors: merged from the parts' moments if they were stored, else made in one pass."""
@@ -287,7 +292,7 @@ class Parts:
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
             total.merge(sums(vectors))
-        total.provenance = dict(self.plan.encoding)
+        total.provenance = self.plan.provenance
         return total
 
 

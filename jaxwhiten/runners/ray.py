@@ -16,6 +16,7 @@ from jaxwhiten.datasets.chunks import Chunk
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
 from jaxwhiten.runners.moments import as_bytes, from_bytes, of_column
+from jaxwhiten.space import Space
 from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
 
@@ -31,7 +32,7 @@ def write_parts(parts: Any, encoder: Encoder, missing: Iterator[Chunk], workers:
     actor = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=_share(ray, workers))(_Worker)
     there = copy.copy(parts)
     there.folder = parts.folder.absolute()
-    pool: Any = ActorPool([actor.remote(encoder.encoding(), there) for _ in range(workers)] * 2)
+    pool: Any = ActorPool([actor.remote(encoder.documents.space, there) for _ in range(workers)] * 2)
     try:
         for chunk in missing:
             if not pool.has_free():
@@ -52,8 +53,8 @@ def _share(ray: Any, actors: int, others: int = 0) -> float:
 
 
 class _Worker:
-    def __init__(self, encoding: Json, parts: Any):
-        self.encoder = arrow.loaded_again(encoding)
+    def __init__(self, space: Space, parts: Any):
+        self.encoder = arrow.loaded_again(space)
         self.parts = parts
 
     def write(self, chunk: Chunk) -> Json:

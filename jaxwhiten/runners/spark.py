@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import column_of
-from jaxwhiten.coded import vectors_of
+from jaxwhiten.arrays import column_of, vectors_of
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.runners.moments import as_bytes, from_bytes, of_column
 from jaxwhiten.whitening import Moments, Whitening
@@ -46,7 +45,7 @@ def embed(
     """
     settings = tuple({"model": model, **how}.items())
     names = arrow.kept(id_column, keep)
-    if _encoder(settings).head.code is None:
+    if _encoder(settings).view.head.code is None:
         result = {"vector": "array<float>"}
     else:
         result = {"code": "binary"}

@@ -14,6 +14,7 @@ from jaxwhiten.codes.fit import fit_whitening
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.metrics import (
     binary_scores,
     discounted_gains,
@@ -91,7 +92,7 @@ def evaluate(
     34.2
 
     Args:
-      encoder: The encoder. Pairs are compared by its `similarity_fn_name`, searches by cosine.
+      encoder: The encoder. Pairs are compared by its similarity, searches by cosine.
       data: Scored pairs: a table (.csv, .tsv, .jsonl, .parquet), `jaxwhiten.load_sts(...).splits[...]`,
         `(sentences_a, sentences_b, scores)`, rows of two sentences and a score, or `ScoredPairs`, whose vectors are
         compared directly. Queries and documents: a table with the columns `query` and `document` (or `positive`), a
@@ -124,24 +125,24 @@ def evaluate(
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
     options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
     kinds = {"searched": isinstance(parsed, RetrievalData), "vectors": isinstance(parsed, ScoredPairs)}
-    check_options(_RULES, {**options, **kinds, "fitted": encoder.head.whitening, "encoder": encoder.name})
+    check_options(_RULES, {**options, **kinds, "fitted": encoder.view.head.whitening, "encoder": encoder.name})
     if isinstance(parsed, RetrievalData) and corpus is not None:
         parsed = parsed.with_corpus(corpus)
-    details = encoder.similarity_fn_name, encoder.space().record(), resamples, seed
+    details = str(settings_of(encoder).similarity_fn_name), encoder.view.space, resamples, seed
     if isinstance(parsed, ScoredPairs):
         forms: list[Form] = [(RAW, *_size(encoder), encoder.similarity_pairwise(parsed.first, parsed.second))]
         units = np.arange(len(parsed.gold))
         rows = _rows(forms, *_correlations(forms, parsed.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(parsed.gold)}, rows, 0, "", *details)
     encode = encode or encoded
-    raw = encoder.before_whitening()
+    raw = encoder.with_view(encoder.view.unfitted)
     scored = _scored(parsed, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
     if versus is not None:
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, parsed, encode)))
     forms += by_words(scored.data)
-    own_row = max((i for i, (_, way) in enumerate(ways) if way.head is encoder.head), default=0)
+    own_row = max((i for i, (_, way) in enumerate(ways) if way.view.head is encoder.view.head), default=0)
     other = len(ways) if versus else None
     rows = _rows(forms, *scored.measured(forms, resamples, seed), own_row, other)
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own_row else ""
@@ -165,7 +166,7 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     >>> compared(Encoder.from_pretrained("jaxwhiten-tiny"), pairs).shape
     (2,)
     """
-    return _scored(data, encoder.before_whitening(), encode).compare(encoder)
+    return _scored(data, encoder.with_view(encoder.view.unfitted), encode).compare(encoder)
 
 
 def _scored(data: Pairs | RetrievalData, raw: Encoder, encode: Encode) -> _Pairs | _Search:
@@ -228,7 +229,7 @@ class _Pairs:
 
     def compare(self, way: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of each pair, both sides in this form."""
-        vectors = way.head.finished(self.vectors, self.raw.head)
+        vectors = way.view.finished(self.vectors, self.raw.view)
         return way.similarity_pairwise(vectors[self.left], vectors[self.right])
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
@@ -257,14 +258,14 @@ class _Search:
 
         A text whose vector is zero, of which an encoder knows no word, is found by no query, and finds none.
         """
-        head = way.view.floats.head
-        documents = head.finished(self.vectors, self.raw.head)
-        queries = head.finished(self.queries, self.raw.head)
+        view = way.view.uncoded
+        documents = np.asarray(view.finished(self.vectors, self.raw.view))
+        queries = np.asarray(view.finished(self.queries, self.raw.view))
         stored = np.flatnonzero(np.any(documents, axis=1))
         nonempty = np.flatnonzero(np.any(queries, axis=1))
         ranked = np.full((len(queries), _deep(self.data)), -1)
         if len(stored) and len(nonempty):
-            index = build_index(documents[stored], BACKEND, codes=way.head.code, ids=stored)
+            index = build_index(documents[stored], BACKEND, codes=way.view.head.code, ids=stored)
             k = min(_deep(self.data), index.size)
             ranked[nonempty, :k] = index.search(queries[nonempty], k)[1]
         return self.data.others(ranked)
@@ -295,10 +296,10 @@ def _ways(
 ) -> Iterator[tuple[str, Encoder]]:
     """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors."""
     yield RAW, raw
-    fitted = encoder.head.whitening
+    fitted = encoder.view.head.whitening
     if fitted is not None:
-        yield "whitened", encoder.without_code()
-    moments = Moments(provenance=raw.encoding())
+        yield "whitened", encoder.with_view(encoder.view.uncoded)
+    moments = Moments(provenance=raw.view.provenance())
     if ks or sizes:
         moments.update(np.asarray(vectors))
     before = fitted
@@ -308,7 +309,7 @@ def _ways(
     for k in ks:
         assert before is not None
         yield "whitened", raw.with_whitening(before.with_params(n_components=k or None))
-    if encoder.head.code is not None:
+    if encoder.view.head.code is not None:
         yield "coded", encoder
     if sizes:
         yield "int8", raw.with_code(Int8().fit(vectors))
@@ -322,7 +323,7 @@ def _ways(
 
 def _size(way: Encoder) -> tuple[int, int]:
     """The dimensions and the bytes of a form's vectors."""
-    code = way.head.code
+    code = way.view.head.code
     if code is None:
         return way.dimension, 4 * way.dimension
     return code.n_features_in_, code.nbytes

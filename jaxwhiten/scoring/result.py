@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
+from jaxwhiten.space import Space
 from jaxwhiten.terminal import counted
-from jaxwhiten.types import Json
 
 RAW = "raw"
 _MANY = 1e7  # pairs that nobody labels
@@ -77,7 +77,7 @@ class Evaluation:
     own: int  # the row of the encoder with its own head
     fitted_on: str  # the texts that whitenings and codes were fitted on
     similarity: str  # its name, such as "cosine"
-    encoding: Json  # how the vectors were made (`Encoder.encoding`)
+    space: Space  # of the vectors
     resamples: int
     seed: int
     versus: int | None = None  # the row of another encoder
@@ -139,7 +139,7 @@ class Evaluation:
         return f"{text[:1].upper()}{text[1:]}.{limit}"
 
     def __repr__(self) -> str:
-        made = self.encoding
+        made = self.space
         row = self.rows[self.own]
         found = f"{_head(self.measure)} {UNDEFINED}"
         if not math.isnan(self.score):
@@ -148,8 +148,8 @@ class Evaluation:
             found = f"{_head(self.measure)} {self.score:.2f} {ends}{rest}"
         counts = ", ".join(counted(count, what) for what, count in self.counts.items())
         return (
-            f"Evaluation({found}, {counts}; {made['model']}, {made['pooling']}, {self.similarity}, up to"
-            f" {made['max_length']} tokens, {made['dtype']} by {made['engine']})"
+            f"Evaluation({found}, {counts}; {made.model}, {made.pooling}, {self.similarity}, up to"
+            f" {made.max_length} tokens, {made.dtype} by {made.engine})"
         )
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class Evaluation:
         counts = ", ".join(counted(count, what) for what, count in self.counts.items())
         fitted = f"; {self.fitted_on}" if self.fitted_on else ""
         unit = ". Scores × 100" if len(names) > 2 else ""
-        origin = "{model}, {dtype} by {engine}".format(**self.encoding)
+        origin = f"{self.space.model}, {self.space.dtype} by {self.space.engine}"
         heading = f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
         return "\n".join([heading, "", *lines, *(["", self.verdict] if self.verdict else [])])
 

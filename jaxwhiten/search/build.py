@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.options import Rule, check_options
@@ -22,9 +21,10 @@ from jaxwhiten.search.header import Header
 from jaxwhiten.search.index import Index, new_index, rows_of, texts_of
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
-from jaxwhiten.space import EncodedArray, VectorSpace, check_space
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.types import Fields, IdsLike, Json, MetadataLike, RowsLike
+from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening.affine import Affine
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _RULES = (
     Rule(
         ("backend", "normalize", "whitening", "codes", "bytes", "rescore", "tuned", "options"),
-        "`like` sets what an index stores: pass only encoding, documents, ids and metadata.",
+        "`like` sets what an index stores: pass only space, documents, ids and metadata.",
         beside=("like",),
     ),
     Rule(("rescore",), "Codes alone cannot be rescored: omit `rescore`, or pass vectors.", beside=("coded",)),
@@ -60,7 +60,7 @@ def build_index(
     *,
     whitening: Any | None = None,
     normalize: bool = True,
-    encoding: Fields | None = None,
+    space: Space | None = None,
     documents: Texts | None = None,
     ids: IdsLike = None,
     metadata: MetadataLike = None,
@@ -83,12 +83,12 @@ def build_index(
 
     Args:
       vectors: [n, d] document vectors; a memory map of floats is read block by block. Codes are decoded, and with
-        `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.without_code`.
+        `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.queries`.
       backend: A name of `BACKENDS`; `faiss-ivf` stores codes alone.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
-      encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error. By
-        default the space that the vectors know, if `Encoder.encode` returned them; it is also checked.
+      space: The space of the vectors; queries of another one raise an error. By default that which the vectors know,
+        if `Encoder.encode` returned them; it is also checked.
       documents: The texts, one per vector, in any container of `jaxwhiten.text.as_texts`; a Series by position.
       ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
         documents from 0, and never reuses a number.
@@ -99,9 +99,9 @@ def build_index(
       rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. It
         stays in the file.
       tuned: Whether the encoder is fine-tuned for similarity. If not, its vectors are whitened before they are coded.
-        By default as recorded in `encoding`, or by vectors that know their encoder; of an unknown one it is assumed.
+        By default it is assumed.
       like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
-        searches both as one; only `encoding`, `documents`, `ids` and `metadata` can be passed with it.
+        searches both as one; only `space`, `documents`, `ids` and `metadata` can be passed with it.
       words: Whether the words of `documents` are indexed for hybrid search, where Python's SQLite has FTS5.
       encoders: What encodes texts for the index, for searches by texts.
       columns: Where the documents are from: `id`, the name of the column of their ids, and `keep`, those of metadata.
@@ -131,14 +131,13 @@ def build_index(
     stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
     check_options(_RULES, {"like": like, "coded": coded, **stores})
     if like is not None:
-        return _build_like(like, vectors, encoding, documents, ids, metadata)
+        return _build_like(like, vectors, space, documents, ids, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore)
     if bytes is not None:
         check_integer("bytes", bytes, least=1)
         codes = codes or "spectrum"
     kind.check_stores(coded=codes is not None)
-    judged = isinstance(codes, str) and codes == "spectrum" and whitening is None
-    encoding = _encoding_of(vectors, encoding, judged=judged, codes=codes)
+    space = _space_of(vectors, space)
     stored = np.asarray(vectors) if coded else None
     if stored is None:
         vectors = check_vectors("document vectors", vectors)
@@ -151,8 +150,8 @@ def build_index(
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
     if codes is not None:
-        coding = choose(codes, bytes, vectors, whitening, encoding=encoding, tuned=tuned)
-    inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, encoding)
+        coding = choose(codes, bytes, vectors, whitening, space=space, tuned=tuned)
+    inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, space)
 
     # The stored vectors.
     compared = coding.prepare.in_float32(unit_length=normalize)
@@ -166,7 +165,8 @@ def build_index(
         input_dimension=store.prepare.inputs,
         dimension=store.prepare.outputs,
         normalize=store.prepare.unit_length,
-        encoding=None if encoding is None else with_folder(encoding),
+        space=space,
+        folder=None if space is None else _folder_of(space),
         whitening=inside,
         codes=coding.record,
         rescore=rescore,
@@ -201,14 +201,14 @@ def id_type(ids: Sequence[Any] | None) -> str | None:
 def _build_like(
     like: Index,
     vectors: RowsLike,
-    encoding: Fields | None,
+    space: Space | None,
     documents: Texts | None,
     ids: IdsLike,
     metadata: MetadataLike,
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
     start = time.perf_counter()
-    like.check_documents(vectors, encoding)
+    check_space("the index", like.space, space or space_of(vectors), "rebuild the index", strict=space is not None)
     like.check_kept(documents=documents, metadata=metadata)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
     texts = texts_of(documents, vectors)
@@ -229,41 +229,31 @@ def _build_like(
     )
 
 
-def _encoding_of(vectors: RowsLike, encoding: Fields | None, *, judged: bool, codes: Any) -> Fields | None:
-    """How vectors were encoded: as given, completed by what vectors of `Encoder.encode` know, which must agree."""
-    code = getattr(vectors, "code", None)
-    if code is not None and code is codes:  # stored unchanged: queries are raw vectors
-        if code.origin is None:
-            space = None
-        else:
-            space = dataclasses.replace(code.origin.space(), dimension=code.n_features_in_)
-    else:
-        if isinstance(vectors, EncodedArray | CodedArray):
-            space = vectors.known_space(judged)
-        else:
-            space = None
-    if space is None:
-        return encoding
-    declared = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
-    check_space("`encoding`", declared, space, "omit encoding", role="query")
-    return {**(encoding or {}), **space.record()}  # the vectors know their prompt
+def _space_of(vectors: RowsLike, space: Space | None) -> Space | None:
+    """The space of documents: that which vectors know, which must be the given one."""
+    known = space_of(vectors)
+    if known is None:
+        return space
+    if space is not None:
+        declared = dataclasses.replace(space, dimension=known.dimension)
+        check_space("`space`", declared, known, "omit space", role="query")
+    return known
 
 
-def _inside(source: Any, prepare: Affine, encoding: Fields | None) -> Json | None:
+def _inside(source: Any, prepare: Affine, space: Space | None) -> Json | None:
     """The record of the whitening inside the index; MismatchError if it, or the code, was fitted in another space."""
     if source is None:
         return None
-    provenance = dict(getattr(source, "provenance", None) or {})
-    what = "code" if isinstance(source, Code) else "whitening"
-    check_space(f"the {what}", provenance, encoding, "refit it", tolerated=("max_length",))
-    if isinstance(source, Code):
+    is_code = isinstance(source, Code)
+    fitted_on = getattr(source, "space", None)
+    check_space(f"the {'code' if is_code else 'whitening'}", fitted_on, space, "refit it", tolerated=("max_length",))
+    if is_code:
         return None
+    provenance = dict(getattr(source, "provenance", None) or {})
     return {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
 
 
-def with_folder(encoding: Fields) -> Json:
-    """The encoding of documents, with the absolute path of a model that is a local folder."""
-    folder = Path(str(encoding.get("model")))
-    if folder.is_dir():
-        return {**encoding, "folder": str(folder.resolve())}
-    return dict(encoding)
+def _folder_of(space: Space) -> str | None:
+    """The absolute path of a model that is a local folder."""
+    folder = Path(str(space.model))
+    return str(folder.resolve()) if folder.is_dir() else None

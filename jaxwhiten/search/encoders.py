@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from jaxwhiten.errors import MismatchError, ModelError
 from jaxwhiten.io import PathLike
-from jaxwhiten.types import Fields, Json
+from jaxwhiten.space import Space
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View, Views
@@ -33,31 +33,25 @@ class Location(NamedTuple):
     model: str | None = None
     engine: str | None = None
 
-    def views(self, encoding: Fields | None) -> Views:
-        """The views of the model that the index records; MismatchError if it records none."""
-        from jaxwhiten.views import Views  # not needed for vectors alone
-        from jaxwhiten.views.loading import recorded_view
+    def views(self, space: Space | None, folder: str | None) -> Views:
+        """The views of the model of the index's space, whose absolute path was `folder`, if it was local.
 
-        if encoding is None:
+        MismatchError if the index records no space, ModelError if the model has moved.
+        """
+        from jaxwhiten.views import Views  # not needed for vectors alone
+        from jaxwhiten.views.loading import reopened
+
+        if space is None:
             raise MismatchError(
                 f"{self.path}: does not record its encoder, so queries cannot be encoded."
                 " Rebuild it with `jaxwhiten index`."
             )
-        located_encoding = located(encoding, self.path, self.model)
-        view = recorded_view(located_encoding, engine=self.engine)
-        if view.raw.space.head == encoding.get("head"):  # the index itself has the folder's whitening or code
-            view = view.raw
-        return Views.of(view)
-
-
-def located(encoding: Fields, path: PathLike, model: str | None = None) -> Json:
-    """The encoding that an index in a folder records, with the present place of its model, or the `model` given."""
-    if model:
-        return {**encoding, "model": model}
-    folder = encoding.get("folder")
-    if not folder:
-        return dict(encoding)
-    for place in (Path(encoding["model"]), Path(path).resolve().parent / encoding["model"], Path(folder)):
-        if place.is_dir():
-            return {**encoding, "model": str(place)}
-    raise ModelError(f"{folder}: the model of the index {path} was not found: specify its location with `model`.")
+        model = self.model
+        if model is None and folder is not None:
+            name = str(space.model)
+            places = (Path(name), Path(self.path).resolve().parent / name, Path(folder))
+            model = next((str(place) for place in places if place.is_dir()), None)
+            if model is None:
+                advice = "specify its location with `model`"
+                raise ModelError(f"{folder}: the model of the index {self.path} was not found: {advice}.")
+        return Views.of(reopened(space, model=model, engine=self.engine)[0])

@@ -17,7 +17,7 @@ from jaxwhiten import io, records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import Bounds, FormatError, InputError
 from jaxwhiten.options import bounded
-from jaxwhiten.space import VectorSpace
+from jaxwhiten.space import Space
 from jaxwhiten.store import SCHEMA, Database
 from jaxwhiten.types import Fields, Json
 
@@ -31,7 +31,7 @@ ROWS = "rows"
 # Files in the file.
 FITTED = "fitted.safetensors"
 _AGAIN = "Rebuild the index."
-_NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encoding`
+_NEEDED = ("model", "fingerprint", "pooling", "max_length")  # fields of `space`
 _OF_CODES = {"bytes": Bounds(1), "coordinates": Bounds(1), "length": Bounds(0.0, 1e9, above=True, below=True)}
 _TABLES = (
     *SCHEMA,
@@ -60,7 +60,8 @@ class Header:
     input_dimension: int = bounded(MISSING, 1)  # of a raw vector
     dimension: int = bounded(MISSING, 1)  # of a stored vector
     normalize: bool  # whether vectors are scaled to unit length
-    encoding: Json | None  # of the documents (`Encoder.encoding`), or None if unknown
+    space: Space | None  # of the documents
+    folder: str | None  # the absolute path of the model of the space, if it is a local folder
     whitening: Json | None  # hash, dimension and provenance of the one inside the index
     codes: Codes | None  # the code of the documents; None for float32
     rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
@@ -88,7 +89,7 @@ def create(connection: sqlite3.Connection, header: Header, documents: str) -> No
     for statement in (*_TABLES, documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
         connection.execute(statement)
     fields = {"jaxwhiten_version": __version__, **{name: getattr(header, name) for name in Header.__dataclass_fields__}}
-    text = json.dumps(io.seal(json.loads(json.dumps(fields))), ensure_ascii=False)
+    text = json.dumps(io.seal(records.to_json(fields)), ensure_ascii=False)
     connection.execute("INSERT INTO header VALUES ('index', ?)", [text])
 
 
@@ -102,10 +103,8 @@ def read_header(connection: sqlite3.Connection, where: str) -> Header:
     record = records.parse(texts[0], dict[str, Any], where, _AGAIN)
     io.check_seal(where, record)
     header: Header = records.from_json(Header, record, where, _AGAIN, others=True)
-    if header.encoding is not None:
-        space = records.from_json(VectorSpace, header.encoding, f"{where}: encoding", _AGAIN, others=True)
-        if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
-            raise FormatError(f"{where}: encoding: {lacking[0]}: missing. {_AGAIN}")
+    if header.space is not None and (lacking := [name for name in _NEEDED if getattr(header.space, name) is None]):
+        raise FormatError(f"{where}: space: {lacking[0]}: missing. {_AGAIN}")
     codes: Fields = header.codes or {}
     for name, bounds in _OF_CODES.items():
         if not bounds.hold(codes.get(name, 1)):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import Code, load_fitted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning, warn
 from jaxwhiten.io import PathLike, atomic_path
@@ -52,11 +51,12 @@ from jaxwhiten.search.words import (
     has_words,
     rows_with,
 )
-from jaxwhiten.space import EncodedArray, Origin, VectorSpace, check_space
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.store import Database, replacing
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, MetadataLike, RowsLike, Shaped
+from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -111,7 +111,6 @@ class Index(Header):
     location: Location | None = None  # from which it was loaded
     encoders: Views | None = None  # what encodes texts for it, if it is not to be loaded
     _written: State | None = field(default=None, init=False)  # by the last change, which an interrupt may have hidden
-    _fitting: dict[str, tuple[Origin, int]] = field(default_factory=dict, init=False)  # what was last checked, by role
 
     def __reduce__(self) -> Any:
         raise InputError("An index cannot be pickled or deep-copied: save it, and call load_index there.")
@@ -153,8 +152,8 @@ class Index(Header):
         """
         if self.location is None:
             return self.encoders
-        views = self.location.views(self.encoding)
-        self.check_encoding(views.queries.space)
+        views = self.location.views(self.space, self.folder)
+        self.check_fits(views.queries.space)
         return views
 
     @property
@@ -581,32 +580,21 @@ class Index(Header):
             warn(f"`among`: {of} are not in the index, and are left out; the first is {absent[0]!r:.80}.")
         return np.array([*known.values()], np.int64)
 
-    def check_encoding(self, encoding: VectorSpace | Fields, role: str = "query") -> None:
-        """Raises `MismatchError` unless a `"query"`, or another `"document"`, encoded this way fits the documents.
+    def check_fits(self, space: Space, role: str = "query") -> None:
+        """Raises `MismatchError` unless vectors of a space can be compared with the documents.
 
-        Queries need the same set of prompts, other documents the same prompt (`VectorSpace.differences`).
+        A `"query"` needs the same set of prompts, another `"document"` the same prompt (`Space.differences`).
         """
-        if self.encoding is None:
+        if self.space is None:
             raise MismatchError(
                 "The index does not record its encoder, so these queries cannot be checked."
-                " Rebuild it with encoding=encoder.encoding()."
+                " Rebuild it with space=encoder.view.space."
             )
-        check_space("the index", self.encoding, encoding, "rebuild the index", role=role, strict=True)
-
-    def check_documents(self, vectors: RowsLike, encoding: VectorSpace | Fields | None = None) -> None:
-        """Raises `MismatchError` unless vectors that know their space, or are encoded so, fit the documents."""
-        self._check_space(vectors, "document")
-        if encoding is not None:
-            self.check_encoding(encoding, "document")
+        check_space("the index", self.space, space, "rebuild the index", role=role, strict=True)
 
     def _check_space(self, vectors: RowsLike, role: str) -> None:
-        """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
-        if self.encoding is None or not isinstance(vectors, EncodedArray | CodedArray) or vectors.origin is None:
-            return
-        key = (vectors.origin, vectors.shape[-1])
-        if self._fitting.get(role) != key:
-            check_space("the index", self.encoding, vectors.space, "rebuild the index", role=role)
-            self._fitting[role] = key
+        """Raises `MismatchError` for vectors that know their space, if it is not that of the documents."""
+        check_space("the index", self.space, space_of(vectors), "rebuild the index", role=role)
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer of at least 1."""

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import as_matrix, blocks, check_finite, work_dtype
-from jaxwhiten.coded import CodedArray, as_floats
+from jaxwhiten.arrays import as_floats, as_matrix, blocks, check_finite, work_dtype
 from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.code import check_pooled
-from jaxwhiten.codes.fit import fit, is_whitened_first
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.errors import InputError, check_width
 from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors
 from jaxwhiten.search.header import Codes
-from jaxwhiten.types import Fields, Float, Float32, RowsLike
+from jaxwhiten.space import Space
+from jaxwhiten.types import Float, Float32, RowsLike
+from jaxwhiten.vectors import Vectors
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 
@@ -47,7 +48,7 @@ def check_vectors(what: str, x: RowsLike, dimension: int | None = None) -> Float
 class Decoded:
     """The vectors of codes, [n, d], decoded when rows of them are read."""
 
-    def __init__(self, codes: CodedArray) -> None:
+    def __init__(self, codes: Vectors) -> None:
         self._codes = codes
         self.shape = (len(codes), codes.code.n_features_in_)
 
@@ -62,7 +63,7 @@ Rows = Float[np.ndarray, "n d"] | Decoded
 """Vectors of documents, read block by block."""
 
 
-def check_codes(what: str, codes: CodedArray) -> Decoded:
+def check_codes(what: str, codes: Vectors) -> Decoded:
     """`check_vectors` of codes, without an array of all vectors."""
     x = Decoded(codes)
     if not len(x):
@@ -169,10 +170,10 @@ def choose(
     vectors: Rows,
     whitening: Any,
     *,
-    encoding: Fields | None = None,
+    space: Space | None = None,
     tuned: bool | None = None,
 ) -> Coding:
-    """The fitted coding of `size` bytes for the arguments of `build_index`; `encoding` is the record of the encoder.
+    """The fitted coding of `size` bytes for the arguments of `build_index`; `space` is that of the vectors.
 
     Vectors of an encoder that is not fine-tuned for similarity are whitened before they are coded.
     """
@@ -181,7 +182,7 @@ def choose(
         giver = "the vectors" if whitening is None else "the whitened vectors"
         check_width("code", codes.n_features_in_, prepare.outputs, giver, error=InputError)
         if whitening is None:  # the vectors may be whitened already
-            check_pooled(codes, encoding)
+            check_pooled(codes, space)
         else:
             check_whitened(codes, whitening)
         coding = Coding(prepare, codes.quantiser(), codes if whitening is None else whitening)
@@ -189,15 +190,16 @@ def choose(
         size = DEFAULT_BYTES if size is None else size
         notes: tuple[str, ...] = ()
         code = None
-        if whitening is None and is_whitened_first(encoding, tuned):
-            moments = Moments(provenance=dict(encoding or {})).update(vectors)
+        provenance = space.record() if space is not None and whitening is None else {}
+        if whitening is None and tuned is False:
+            moments = Moments(provenance=provenance).update(vectors)
             whitening, code, why = fit(moments, bytes=size, tuned=tuned)
             notes = (why,)
         prepare = preparation(whitening, vectors.shape[1])
         if isinstance(whitening, Whitening):
             code = code or SpectrumCode(bytes=size).fit(whitening)
         else:
-            moments = Moments(provenance=dict(encoding or {}) if whitening is None else {})
+            moments = Moments(provenance=provenance)
             for _, x in prepared(vectors, prepare):
                 moments.update(x)
             code = SpectrumCode(bytes=size).fit(moments)

@@ -6,8 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from jaxwhiten.arrays import blocks
-from jaxwhiten.coded import as_floats, comparable
+from jaxwhiten.arrays import as_floats, blocks, comparable
 from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.search.build import build_index
 from jaxwhiten.search.index import Index

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from jaxwhiten.codes import Code
+from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts
 from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.documents import unique_ids
@@ -96,9 +96,9 @@ def view_for(index: Index, encoder: Encodes, role: str = "query") -> View:
 
     The pooling is the index's, and a code is not applied, because the index codes documents itself.
     """
-    view = encoder.queries if role == "query" else encoder.documents.floats
-    view = view.with_pooling((index.encoding or {}).get("pooling") or view.head.name)
-    index.check_encoding(view.space, role)
+    view = encoder.queries if role == "query" else encoder.documents.uncoded
+    view = view.with_pooling((index.space and index.space.pooling) or view.head.name)
+    index.check_fits(view.space, role)
     return view
 
 
@@ -125,11 +125,11 @@ def index_of(
     if vectors is None:  # what can be wrong is found before the texts are encoded
         check_settings(backend, options, codes, rescore)[0].check_stores(coded=bool(codes or bytes or code))
         _ = None if ids is None else unique_ids(ids, len(texts))
-    documents = encoder.documents.floats
-    queries = encoder.queries
-    encoding = documents.record()
+    documents = encoder.documents.uncoded
     if code is not None and not (codes or bytes or whitening):
-        codes = code.in_space(encoding)
+        codes = code.in_space(documents.space)
+    if tuned is None and (bytes or codes == SpectrumCode.name) and whitening is None:
+        tuned = documents.tuned
     if vectors is None:
         vectors = documents(texts)
     return build_index(
@@ -137,7 +137,7 @@ def index_of(
         backend,
         whitening=whitening,
         normalize=normalize,
-        encoding=encoding,
+        space=documents.space,
         documents=texts,
         ids=ids,
         metadata=metadata,
@@ -145,7 +145,7 @@ def index_of(
         bytes=bytes,
         rescore=rescore,
         tuned=tuned,
-        encoders=Views(documents, queries),
+        encoders=Views(documents, encoder.queries),
         **options,
     )
 

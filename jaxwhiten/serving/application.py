@@ -18,7 +18,6 @@ from starlette.responses import Response
 
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import normalize
-from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes import UBinary
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import JaxwhitenError
@@ -31,6 +30,7 @@ from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import prompt_named
 from jaxwhiten.types import Json
+from jaxwhiten.vectors import Vectors
 from jaxwhiten.views import View
 
 
@@ -42,19 +42,19 @@ class Service:
         self.batcher = batcher
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
-        self.widths = _widths(encoder.view.floats)
+        self.widths = _widths(encoder.view.uncoded)
         self._prompted: dict[str, View] = {}  # by the names of prompts, since texts of one view can share a batch
 
     async def embeddings(self, asked: Embeddings) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
         role = asked.input_type or self.role(asked.model)
         kind = asked.output_dtype or "float"
-        code = self.encoder.head.code
+        code = self.encoder.view.head.code
         if kind == "code" and (code is None or asked.dimensions):
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
-        view = self.encoder.view if coded else self.encoder.view.floats
+        view = self.encoder.view if coded else self.encoder.view.uncoded
         rows, tokens, cut = await self.batcher.encode(view.in_role(role), asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any
@@ -86,7 +86,7 @@ class Service:
 
     def leading(self, rows: np.ndarray, width: int | None) -> np.ndarray:
         """The leading columns, which like decoded codes have unit length."""
-        if isinstance(rows, CodedArray):
+        if isinstance(rows, Vectors) and rows.code is not None:
             rows = normalize(rows.decode())
         if width not in (None, rows.shape[1], *self.widths):
             if self.widths:
@@ -116,10 +116,10 @@ class Service:
 
     async def code(self) -> Response:
         """The file of the code, which `jaxwhiten.codes.load_code` reads."""
-        if self.encoder.head.code is None:
+        if self.encoder.view.head.code is None:
             raise Refused(404, "The model has no code.")
         with tempfile.TemporaryDirectory() as folder:
-            self.encoder.head.code.save(path := Path(folder) / "code.safetensors")
+            self.encoder.view.head.code.save(path := Path(folder) / "code.safetensors")
             return Response(path.read_bytes(), media_type="application/octet-stream")
 
     async def health(self) -> Response:
@@ -174,7 +174,7 @@ def application(
     registry = CollectorRegistry()
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
-    views = dict.fromkeys([encoder.documents, encoder.view.floats.documents])
+    views = dict.fromkeys([encoder.documents, encoder.view.uncoded.documents])
     posts: dict[str, Callable[..., Any]] = {
         "/v1/embeddings": service.embeddings,
         "/embed": service.embed,

@@ -100,8 +100,10 @@ class Database:
         try:
             yield
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-            if code in _DAMAGED and not isinstance(error, sqlite3.ProgrammingError):
+            extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            code = extended & 0xFF
+            damaged = code in _DAMAGED or extended == sqlite3.SQLITE_IOERR_SHORT_READ  # the file was cut
+            if damaged and not isinstance(error, sqlite3.ProgrammingError):
                 raise FormatError(f"{self.name}: cannot be read ({error}). It is damaged: rebuild it.") from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 reason = f"another writer has not ended within {_SECONDS:.0f} s"

@@ -15,6 +15,7 @@ from flax import nnx
 
 from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.encoder import check_saving, trained
 from jaxwhiten.engines import DEFAULT
 from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.head import AUTO, says_head
@@ -178,7 +179,7 @@ def fine_tune(
         labels = ""
     else:
         labels = hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
-    fingerprints = {"model": encoder.fingerprint, "teacher": plan.teacher, "labels": labels}
+    fingerprints = {"model": encoder.view.fingerprint, "teacher": plan.teacher, "labels": labels}
     recipe = {
         **(record or {}),
         "objective": objective.name,
@@ -201,7 +202,8 @@ def fine_tune(
         best=best,
         overwrite=overwrite,
     )
-    tuned = plan.encoder(result.params).judged()
+    tuned = plan.encoder(result.params)
+    tuned = tuned.with_view(tuned.view.judged())
     scores_of: dict[str, dict[str, float]] = {"before": {}, "after": {}}
     values = dict[str, np.ndarray]()
     for when, one in (("before", encoder), ("after", tuned)) if result.finished else ():
@@ -229,33 +231,33 @@ def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = N
 
 def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike, say: Say) -> Encoder:
     """The encoder with the head to train through, without a whitening or code."""
-    module = encoder.model()
+    module = encoder.module
     if isinstance(module, StaticEncoder):
         raise InputError(f"{encoder.name} is a static encoder: train a transformer, and distill it again.")
-    if options.dtype != encoder.dtype:
+    if options.dtype != encoder.view.core.engine.dtype:
         module = load_model(encoder.name, dtype=options.dtype)[0]
     module.remat = options.remat
-    head = encoder.head.unfitted()
-    if head is not encoder.head:
-        fitted = {"whitening": encoder.head.whitening, "code": encoder.head.code}
+    head = encoder.view.head.unfitted()
+    if head is not encoder.view.head:
+        fitted = {"whitening": encoder.view.head.whitening, "code": encoder.view.head.code}
         what = " and ".join(name for name, value in fitted.items() if value is not None)
         say(
             f"{encoder.name}: its {what or 'whitening'}, fitted before training, is omitted. Refit with\n"
             f"  jaxwhiten fit TEXTS --model {model_folder}{fit_options(encoder)} -o FITTED"
         )
-    start = encoder.trained(module, head.steps)
-    start.check_saving()
+    start = trained(encoder, module, head.steps)
+    check_saving(start)
     return start
 
 
 def fit_options(encoder: Encoder) -> str:
     """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
-    code = encoder.head.code
-    whitening = encoder.head.whitening
+    code = encoder.view.head.code
+    whitening = encoder.view.head.whitening
     if whitening is None and code is not None:
         options = ""
     else:
-        options = f" -k {encoder.view.floats.dimension}"
+        options = f" -k {encoder.view.uncoded.dimension}"
     options += "" if code is None else f" --bytes {code.nbytes}"
     usual: Json = {"beta": (DEFAULTS["beta"],), "shrinkage": (SHRINKAGE,)}
     # without it, vectors may be coded unchanged
@@ -285,11 +287,11 @@ def mined(pairs: Examples, options: TrainingOptions, say: Say) -> Examples:
 def _setup(start: Encoder, examples: Examples, objective: Objective, options: TrainingOptions, say: Say) -> Setup:
     columns = list(examples.columns.values())
     prompts = objective.prompts(start, len(columns))
-    forms = [start.head.form if prompt is None else start.head.form.with_prompt(prompt) for prompt in prompts]
+    forms = [start.view.head.form if prompt is None else start.view.head.form.with_prompt(prompt) for prompt in prompts]
     used = [f"{name}: {form.prompt!r}" for name, form in zip(examples.columns, forms, strict=True) if form.prompt]
-    steps = " > ".join(step.words() for step in start.head.steps)
+    steps = " > ".join(step.words() for step in start.view.head.steps)
     say(f"Training through {steps}, up to {start.max_length} tokens; {', '.join(used) or 'no prompt'}")
-    table = tokenize_columns(columns, start.tokenizer, forms)
+    table = tokenize_columns(columns, start.view.core.tokenizer, forms)
     return Setup(
         start.view.core.model(), start, columns, table, examples.label, len(examples.classes), prompts, options
     )

@@ -46,7 +46,7 @@ def plan_taught(objective: Objective, loss: Loss, setup: Setup) -> Plan:
         options.teacher, pooling=options.teacher_pooling, max_length=setup.table.max_length
     )
     vectors = encode_columns(encoder, setup.columns)
-    return dataclasses.replace(plan_sentences(objective, loss, setup), labels=vectors, teacher=encoder.fingerprint)
+    return dataclasses.replace(plan_sentences(objective, loss, setup), labels=vectors, teacher=encoder.view.fingerprint)
 
 
 def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
@@ -68,7 +68,7 @@ def encode_columns(
     (1, 2, 256)
     """
     store = EmbeddingStore()
-    view = encoder.view.floats
+    view = encoder.view.uncoded
     if len({*prompts}) > 1:
         pairs = zip(columns, prompts, strict=True)
         return np.stack([store.encode(view, list(column), prompt=prompt) for column, prompt in pairs], axis=1)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.encoder import trained
 from jaxwhiten.errors import Bounds, InputError, check_name
 from jaxwhiten.head import Step, at_pooling
 from jaxwhiten.losses import Loss, init_classifier
@@ -29,7 +30,7 @@ class Setup:
     """The inputs of a planner: model, data and settings of a run.
 
     >>> start, columns = load_bare("jaxwhiten-tiny"), [["A dog runs."], ["A dog ran."]]
-    >>> setup = Setup(start.model(), start, columns, tokenize_columns(columns, start.tokenizer))
+    >>> setup = Setup(start.module, start, columns, tokenize_columns(columns, start.view.core.tokenizer))
     """
 
     model: Any  # the encoder to train
@@ -66,7 +67,7 @@ class Plan:
     def encoder(self, params: Params) -> Encoder:
         """The encoder with these parameters, which is scored and exported."""
         assert self.start is not None
-        return self.start.trained(self.rebuild(params["encoder"]), (*self.fixed, *params.get("steps", ())))
+        return trained(self.start, self.rebuild(params["encoder"]), (*self.fixed, *params.get("steps", ())))
 
 
 def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
@@ -75,8 +76,8 @@ def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     >>> sorted(plan_sentences(find_objective("mnr"), objective_loss("mnr"), setup).params)
     ['encoder', 'head', 'steps']
     """
-    encoder, rebuild = split_encoder(setup.model, setup.start.pooling)
-    fixed, steps = at_pooling(setup.start.head.steps)
+    encoder, rebuild = split_encoder(setup.model, setup.start.view.head.name)
+    fixed, steps = at_pooling(setup.start.view.head.steps)
     head = {}
     if objective.label == "class":
         settings: Json = dict(setup.options.settings)

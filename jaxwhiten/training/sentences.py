@@ -126,7 +126,7 @@ def noisy_vectors(
     >>> from flax import nnx
     >>> encoder = load_bare("jaxwhiten-tiny")
     >>> ids, lengths = jnp.array([[2, 9, 3, 0]]), jnp.array([3])
-    >>> noisy_vectors(encoder.model(), ids, lengths, encoder.head.steps, nnx.Rngs(0)).shape
+    >>> noisy_vectors(encoder.module, ids, lengths, encoder.view.head.steps, nnx.Rngs(0)).shape
     (1, 256)
     """
     mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)

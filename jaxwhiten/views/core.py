@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.engines import Engine
+from jaxwhiten.engines.engine import digest
 from jaxwhiten.errors import InputError, MismatchError, ModelError
-from jaxwhiten.head import longest_text
+from jaxwhiten.head import AUTO, Head, longest_text
 from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models.folders import hashed
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.types import Fields
-from jaxwhiten.views.weights import Lease, Weights
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -25,8 +27,8 @@ class Core:
     """A model in an engine with its tokenizer, and what is known of both.
 
     `tuned` is whether the model is fine-tuned for similarity, as the caller or the folder specifies. A named pooling
-    replaces the whole head if `bare`, else its pooling. The lease is made for the engine and the tokenizer. A core
-    with a source can be pickled and deep-copied, as the place of its files.
+    replaces the whole head if `bare`, else its pooling. A core with a source, which reads the model again elsewhere,
+    can be pickled and deep-copied, as the place of its files.
     """
 
     engine: Engine
@@ -36,27 +38,27 @@ class Core:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tuned: bool | None = None
     bare: bool = False
-    source: Callable[[], Core] | None = None  # reads the model again, elsewhere
-    lease: Lease = None  # type: ignore[assignment]  # made after the fields
-
-    def __post_init__(self) -> None:
-        if self.lease is not None and self.lease.weights.are_of(self.engine, self.tokenizer):
-            return
-        if self.lease is not None:  # another engine or tokenizer than that of the source
-            object.__setattr__(self, "source", None)
-        weights = Weights(self.engine, self.tokenizer, self.config)
-        object.__setattr__(self, "lease", Lease(weights))
+    source: Callable[[], Core] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None:
             raise InputError("An encoder cannot be pickled or deep-copied: save it, and load its folder there.")
         fields = {name: getattr(self, name) for name in ("name", "prompts", "tuned", "bare")}
-        return _read_again, (self.source, fields, self.weights.fingerprint(None))
+        return _read_again, (self.source, fields, self.digest)
 
-    @property
-    def weights(self) -> Weights:
-        """What vectors know of this model; it outlives the model."""
-        return self.lease.weights
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash of weights, configuration and tokenizer."""
+        return digest(self.engine, self.tokenizer)
+
+    def fingerprint(self, head: Head) -> str:
+        """A hash of weights, configuration, tokenizer and, if its name does not say what it is, the head."""
+        after = head.contents() if head.name.startswith(AUTO) else ()
+        return hashed([self.digest.encode(), *after])[:24]
+
+    def with_engine(self, engine: Engine, config: EncoderConfig) -> Core:
+        """With other weights; whether these are fine-tuned is not known yet."""
+        return dataclasses.replace(self, engine=engine, config=config, tuned=None, source=None)
 
     @property
     def max_length(self) -> int:
@@ -78,10 +80,10 @@ def copied(module: TransformerEncoder) -> TransformerEncoder:
     return nnx.merge(graph, jax.tree.map(lambda leaf: leaf.copy(), state))
 
 
-def _read_again(source: Callable[[], Core], fields: Fields, fingerprint: str) -> Core:
+def _read_again(source: Callable[[], Core], fields: Fields, expected: str) -> Core:
     """An unpickled core; MismatchError if its folder holds another model by now."""
     core = dataclasses.replace(source(), **fields)
-    if core.weights.fingerprint(None) != fingerprint:
+    if core.digest != expected:
         raise MismatchError(
             f"{core.name}: its files are not those of the encoder that was pickled: use the same files there."
         )

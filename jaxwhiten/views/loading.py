@@ -27,11 +27,10 @@ from jaxwhiten.head import (
 )
 from jaxwhiten.metrics.similarity import SIMILARITIES
 from jaxwhiten.models import EncoderConfig, folders
+from jaxwhiten.space import Space
 from jaxwhiten.text import prompt_named
-from jaxwhiten.types import Fields, Json
 from jaxwhiten.views.core import Core, copied, tokenizer_for
 from jaxwhiten.views.view import View
-from jaxwhiten.views.weights import reader
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -99,7 +98,7 @@ def load_view(
             engine=engine,
         ),
     )
-    view.core.weights.read = reader(engine, folder, weights_folder, max_length, device, dtype)
+    _ = view.core.digest  # while the files are there
     if settings.truncate_dim is not None:
         view = view.then(Truncate(settings.truncate_dim))
     if head is not None and pooling != AUTO:
@@ -122,31 +121,47 @@ def load_core(model: str, *, max_length: int, dtype: str, revision: str | None, 
     return view.core
 
 
-def recorded_view(encoding: Fields, *, engine: str | None = None) -> View:
-    """The view of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling.
+def reopened(
+    space: Space,
+    *,
+    model: str | None = None,
+    engine: str | None = None,
+    bare: bool = True,
+    tuned: bool | None = None,
+) -> tuple[View, Settings]:
+    """The view of the model that made vectors of a space, with the settings of its folder; see `load_view`.
 
-    MismatchError if the model there cannot have made the record, because it reads shorter texts.
+    Args:
+      space: The space; a plain pooling in it is `bare` by default.
+      model: Where the model is now, if it has moved.
+      engine: By default one that gives the same vectors: any in float32, else the recorded one.
+      tuned: Whether the model is fine-tuned for similarity; by default as its folder records.
+
+    Raises:
+      MismatchError: The model there cannot have made the vectors, because it reads shorter texts.
     """
-    options = recorded_options(encoding, engine=engine)
+    place = str(model or space.model)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PoolingWarning)  # the pooling is recorded
-            return load_view(**options)[0]
+            view, settings = load_view(
+                place,
+                pooling=space.pooling or AUTO,
+                bare=bare,
+                max_length=space.max_length,
+                dtype=space.dtype,
+                engine=engine or recorded(space),
+                tuned=tuned,
+            )
     except InputError as error:
         if not str(error).startswith("max_length="):
             raise
         raise MismatchError(
-            f"{options['model']}: is not the model of these vectors ({str(error).removesuffix('.')}): specify theirs."
+            f"{place}: is not the model of these vectors ({str(error).removesuffix('.')}): specify theirs."
         ) from None
-
-
-def recorded_options(encoding: Fields, *, bare: bool = True, engine: str | None = None) -> Json:
-    """The arguments of `load_view` for the record of an encoding; by default the engine gives the recorded vectors."""
-    options = {name: encoding.get(name) for name in ("max_length", "dtype", "tuned")}
-    pooling = encoding.get("pooling") or AUTO
-    return {"model": encoding["model"], "pooling": pooling, "bare": bare, **options} | {
-        "engine": engine or recorded(encoding)
-    }
+    if view.space.head != space.head == view.unfitted.space.head:  # made before the folder got its whitening or code
+        view = view.unfitted
+    return view, settings
 
 
 def make_view(

@@ -9,6 +9,7 @@ the same model, which shares its weights and compiled programs.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
@@ -16,17 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code, check_whitened
-from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, check_integer, turning
+from jaxwhiten.codes.fit import Fit
+from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, NonFiniteError, check_integer, turning
 from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
-from jaxwhiten.space import Origin, VectorSpace, check_space, with_space
+from jaxwhiten.models.folders import hashed
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
 from jaxwhiten.types import Json
+from jaxwhiten.vectors import with_space
 from jaxwhiten.views.core import Core
 from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
-from jaxwhiten.views.weights import ViewOrigin, unnamed
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,7 +66,7 @@ class View:
     def __call__(
         self, texts: str | Texts, *, batch_size: int | None = None, show_progress: bool | None = None
     ) -> np.ndarray:
-        """The vectors of texts, float32 [n, d], or a `CodedArray` [n, bytes] after a code; they know their space.
+        """The vectors of texts, `jaxwhiten.Vectors` in float32 [n, d], or codes in bytes [n, bytes] after a code.
 
         Args:
           texts: Strings in any container of `jaxwhiten.text.as_texts`; or one, which gives one row without the first
@@ -97,7 +99,7 @@ class View:
             if self.code is not None:
                 x = self.code.decode(x)
             total.merge(Moments().update(x))
-        total.provenance = self.record()
+        total.provenance = self.provenance()
         return total
 
     def tokens(self, texts: list[str]) -> TokenIds:
@@ -107,6 +109,10 @@ class View:
     def of_tokens(self, texts: list[str], tokens: TokenIds) -> np.ndarray:
         """The vectors of texts with their `tokens`; the texts themselves are for messages."""
         return self._marked(self._run.of_tokens(texts, [tokens])[""])
+
+    def finished(self, vectors: np.ndarray, begun: View) -> np.ndarray:
+        """The vectors of texts, made of those of `begun`, a view with the first steps of this head."""
+        return self._marked(self.head.finished(vectors, begun.head))
 
     def warm_up(self, longest: int = 64) -> View:
         """Compiles the programs for one text of up to `longest` tokens; returns itself."""
@@ -142,19 +148,26 @@ class View:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal views wherever they came from."""
-        return str(self.core.weights.fingerprint(unnamed(self.head)))
+        return self.core.fingerprint(self.head)
 
     @functools.cached_property
-    def space(self) -> VectorSpace:
+    def space(self) -> Space:
         """The space of the vectors; after a code, of the vectors that it represents, with the code's name."""
-        return self._space(judged=False)
-
-    def record(self) -> Json:
-        """The record of `space`, which an index or a whitening stores, and which must agree when it is used.
-
-        It tells whether the model is fine-tuned for similarity, even if sentences must be encoded for that.
-        """
-        return self._space(judged=True).record()
+        head = self.uncoded.head
+        code = self.code
+        return Space(
+            model=self.core.name,
+            dtype=self.core.engine.dtype,
+            engine=self.core.engine.name,
+            fingerprint=self.core.fingerprint(head),
+            head=head.fingerprint,
+            pooling=head.name,
+            max_length=self.core.max_length,
+            dimension=self.uncoded.dimension,
+            prompt=_shown(head, self.prompt),
+            prompts={role: _shown(head, prompt_for(self.core.prompts, role)) for role in ROLES},
+            code=None if code is None else f"{code.name}-{code.nbytes}-{self.fingerprint[:8]}",
+        )
 
     @property
     def tuned(self) -> bool:
@@ -163,30 +176,38 @@ class View:
         The vectors are those of the 780 sentences that ship with the package, before a whitening, which spreads the
         vectors of any encoder. The user's own texts would be a worse test: texts of one subject spread out less.
         """
-        return bool(self._space(judged=True).tuned)
-
-    def _space(self, judged: bool) -> VectorSpace:
-        space = dataclasses.replace(self.origin.space(judged), dimension=self.floats.dimension)
-        if self.code is None:
-            return space
-        return dataclasses.replace(space, code=f"{self.code.name}-{self.code.nbytes}-{self.fingerprint[:8]}")
+        if self.core.tuned is not None:
+            return self.core.tuned
+        return is_spread(self.participation_ratio, self.head.before_whitening().width(self.core.config))
 
     @functools.cached_property
-    def origin(self) -> Origin:
-        """Where the vectors come from; of codes, the vectors that they represent."""
-        head = self.floats.head
-        about = VectorSpace(
-            model=self.core.name,
-            dtype=self.core.engine.dtype,
-            engine=self.core.engine.name,
-            tuned=self.core.tuned,
-            head=head.fingerprint,
-            pooling=head.name,
-            max_length=self.core.max_length,
-            prompt=_shown(head, self.prompt),
-            prompts={role: _shown(head, prompt_for(self.core.prompts, role)) for role in ROLES},
-        )
-        return ViewOrigin(self.core.weights, head, about)
+    def participation_ratio(self) -> float:
+        """That of the vectors of the shipped sentences, up to a whitening; 0 if one is not finite."""
+        from jaxwhiten.datasets import load_sts
+
+        view = View.of(self.core, self.head.before_whitening())
+
+        def measured() -> str:
+            pairs = load_sts("sts_sample").splits["test"]
+            with uncounted(), contextlib.suppress(NonFiniteError):
+                vectors = view([*pairs.sentence1, *pairs.sentence2], show_progress=False)
+                return str(round(participation_ratio(Moments.of(np.asarray(vectors))), 1))
+            return "0"
+
+        engine, tokenizer = self.core.engine, self.core.tokenizer
+        if engine.cache is None:
+            return float(measured())
+        depends_on = tokenizer.to_str(), hashed(view.head.contents()), engine.dtype, str(tokenizer.max_length)
+        return float(engine.cache.text(f"ratio-{hashed(part.encode() for part in depends_on)}", measured))
+
+    def judged(self) -> View:
+        """With the answer whether the model is fine-tuned for similarity recorded, which a folder keeps."""
+        return self.over(dataclasses.replace(self.core, tuned=self.tuned))
+
+    def provenance(self) -> Json:
+        """What files of these vectors record: their space, and whether the model is fine-tuned for similarity."""
+        judged = {"participation_ratio": self.participation_ratio} if self.core.tuned is None else {}
+        return {**self.space.record(), "tuned": self.tuned, **judged}
 
     def check_fitted(self, fitted: Whitening | Code, where: str = "the whitening", role: str | None = None) -> None:
         """Raises `MismatchError` if a whitening or code was, by its provenance, fitted on vectors of another space.
@@ -194,19 +215,12 @@ class View:
         With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
         without, any prompt of this model will do. Another maximum length is a warning.
         """
-        origin = fitted.origin
-        if origin is None:
-            expected = VectorSpace()
-            space = VectorSpace(dimension=self.dimension)
-        else:
-            expected = origin.space()
-            space = self.space
-        if origin is not None and role is not None:
-            space = self.in_role(role).space
-        elif origin is not None and expected.prompt in (space.prompts or {}).values():
-            space = self.with_prompt(str(expected.prompt)).space
+        expected = fitted.space or Space()
+        view = self if role is None else self.in_role(role)
+        if role is None and expected.prompt in (self.space.prompts or {}).values():
+            view = self.with_prompt(str(expected.prompt))
         expected = dataclasses.replace(expected, dimension=fitted.n_features_in_)
-        check_space(where, expected, space, "refit it", tolerated=("max_length",))
+        check_space(where, expected, view.space, "refit it", tolerated=("max_length",))
 
     # Other views of the model.
 
@@ -217,22 +231,9 @@ class View:
         return self._with(prompt=text)
 
     def in_role(self, role: str | None) -> View:
-        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role.
-
-        It is the same view each time.
-        """
-        if role is None:
-            return self
-        prompt = prompt_for(self.core.prompts, role)
-        if prompt is None:
-            return self
-        if role not in self._of_roles:
-            self._of_roles[role] = self.with_prompt(prompt)
-        return self._of_roles[role]
-
-    @functools.cached_property
-    def _of_roles(self) -> dict[str, View]:
-        return {}
+        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
+        prompt = None if role is None else prompt_for(self.core.prompts, role)
+        return self if prompt is None else self.with_prompt(prompt)
 
     def with_pooling(self, name: str) -> View:
         """With another pooling, a name of `jaxwhiten.POOLINGS`; whitening and code are omitted, with a warning.
@@ -284,10 +285,16 @@ class View:
         return self.then(step)
 
     def with_code(self, code: Code) -> View:
-        """Followed by a fitted code of the vectors of `floats`; MismatchError as in `with_whitening`."""
-        self.floats.check_fitted(code, "the code")
-        check_whitened(code, self.floats.head.whitening)
-        return self.floats.then(Quantise.of(code))
+        """Followed by a fitted code of the vectors of `uncoded`; MismatchError as in `with_whitening`."""
+        view = self.uncoded
+        view.check_fitted(code, "the code")
+        check_whitened(code, view.head.whitening)
+        return view.then(Quantise.of(code))
+
+    def with_fit(self, fitted: Fit) -> View:
+        """Followed by what `jaxwhiten.codes.fit.fit` made: a whitening, a code, or both."""
+        view = self if fitted.whitening is None else self.with_whitening(fitted.whitening)
+        return view if fitted.code is None else view.with_code(fitted.code)
 
     def cut(self, truncate: int | None, unit: bool) -> View:
         """With vectors truncated and scaled on the host, which needs no other compiled program."""
@@ -299,30 +306,26 @@ class View:
             raise InputError(f"truncate_dim={truncate}: the vectors have {self.width} dimensions.")
         return self._with(truncate=truncate, unit=unit)
 
-    @property
-    def floats(self) -> View:
+    @functools.cached_property
+    def uncoded(self) -> View:
         """Without the final code, as queries are encoded for coded documents; itself if there is none."""
-        return self if self.code is None else self._floats
+        return self if self.code is None else self.with_head(self.head.without_code())
 
     @functools.cached_property
-    def _floats(self) -> View:
-        return self.with_head(self.head.without_code())
-
-    @property
     def documents(self) -> View:
         """Of documents: with their prompt."""
         return self.in_role("document")
 
-    @property
+    @functools.cached_property
     def queries(self) -> View:
         """Of queries for the documents: with their prompt, and without a code."""
-        return self.floats.in_role("query")
+        return self.uncoded.in_role("query")
 
-    @property
-    def raw(self) -> View:
+    @functools.cached_property
+    def unfitted(self) -> View:
         """Up to the whitening, or else the code, for vectors to fit them on; itself if there is neither."""
         if self.head.whitening is None:
-            return self.floats
+            return self.uncoded
         return self.with_head(self.head.before_whitening())
 
     def over(self, core: Core) -> View:
@@ -350,10 +353,8 @@ class View:
         return Run(self.core.tokenizer, self.core.engine, {"": self.output})
 
     def _marked(self, vectors: np.ndarray) -> np.ndarray:
-        """Vectors, or codes, that know their space."""
-        if self.code is None:
-            return with_space(vectors, self.origin)
-        return with_code(vectors, self.code, self.origin)
+        """Vectors that know their space, or codes that know it of the vectors that they represent."""
+        return with_space(vectors, self.uncoded.space, self.code)
 
     def _with(self, **changes: Any) -> View:
         """A view with other fields; steps on the devices are shared by views of one head and engine."""
@@ -420,4 +421,4 @@ class Views(NamedTuple):
     @classmethod
     def of(cls, view: View) -> Views:
         """The views of the roles, each with its prompt."""
-        return cls(view.floats.documents, view.queries)
+        return cls(view.uncoded.documents, view.queries)

@@ -22,8 +22,9 @@ from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import REASON, FormatError, InputError, MissingDependencyError, check_name, not_fitted, turning
 from jaxwhiten.options import check_bounds
-from jaxwhiten.space import Known, Origin, VectorSpace, check_origin, origin_of
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import AnyArray, Fields, Float, Json, RowsLike, Shaped
+from jaxwhiten.vectors import space_of
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
@@ -85,7 +86,6 @@ class Estimator(Saved):
     n_features_in_: int
     n_samples_seen_: int
     _record: Fields
-    _origin: Origin | None = None  # of the first rows of the fit, if they know their space
     _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
 
     def fit(self: E, X: RowsLike, y: object = None) -> E:
@@ -104,25 +104,23 @@ class Estimator(Saved):
         """The reverse of `tensors`; KeyError or ValueError if the arrays are not valid for d columns."""
         raise NotImplementedError
 
-    def _fitted_on(self: E, n: int, d: int, record: Fields, origin: Origin | None = None) -> E:
-        """Completes a fit on n rows of d columns; `record` is the provenance that is not computed."""
+    def _fitted_on(self: E, n: int, d: int, record: Fields, space: Space | None = None) -> E:
+        """Completes a fit on n rows of d columns, of a space; `record` is further provenance that is not computed."""
         self.n_samples_seen_ = n
         self.n_features_in_ = d
-        self._record = record
-        self._origin = origin
+        self._record = {**(space.record() if space else {}), **record}
         return self
 
     @property
-    def origin(self) -> Origin | None:
-        """Where the rows of the fit come from, if that is known."""
-        if self._origin is None:
-            return Known.of(self._record)
-        return self._origin
+    def space(self) -> Space | None:
+        """The space of the rows of the fit, if it is known."""
+        space = dataclasses.replace(Space.of(self._record), dimension=self.n_features_in_)
+        return None if space == Space(dimension=space.dimension) else space
 
-    def in_space(self: E, record: Fields) -> E:
+    def in_space(self: E, space: Space) -> E:
         """A copy that records another space of the rows of the fit, such as that of an encoder whose head it ends."""
-        facts = {name: value for name, value in self._record.items() if name not in VectorSpace.__dataclass_fields__}
-        return copy.copy(self)._fitted_on(self.n_samples_seen_, self.n_features_in_, {**facts, **record})
+        record = {name: value for name, value in self._record.items() if name not in Space.__dataclass_fields__}
+        return copy.copy(self)._fitted_on(self.n_samples_seen_, self.n_features_in_, record, space)
 
     def _fit_rows(self: E, X: RowsLike, more: bool) -> E:
         """Learns from rows, with `more` in addition to those of the fit, if there is one."""
@@ -136,18 +134,17 @@ class Estimator(Saved):
             d = None
             n = 0
             record = {}
-        origin = origin_of(X)
+        space = space_of(X)
         X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(d is None))
         self._check_params(X.shape[1])
-        before = self.origin if more else None
-        if origin is not None:
-            check_origin(f"the {type(self).__name__}", before, origin, "fit another one", role="document")
+        if more:
+            check_space(f"the {type(self).__name__}", self.space, space, "fit another one")
         if len(X):
-            self._add_rows(X, more, before if more else origin)
+            self._add_rows(X, more)
         seconds = record.get("fit_seconds", 0.0) + time.perf_counter() - started
-        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)}, self._origin if more else origin)
+        return self._fitted_on(n + len(X), X.shape[1], {**record, **stamp(seconds)}, None if more else space)
 
-    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
         """`_fit_rows` of checked rows, at least one."""
         raise NotImplementedError
 
@@ -171,15 +168,9 @@ class Estimator(Saved):
     def provenance(self) -> Json:
         """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and the caller's facts.
 
-        If the rows knew their space, it is recorded, with the answer whether their encoder is fine-tuned for
-        similarity.
+        If the rows knew their space, it is recorded.
         """
-        space = {} if self._origin is None else self._origin.space(judged=True).record()
-        return {"model": None, "pooling": None, **space, **self._told()}
-
-    def _told(self) -> Json:
-        """The provenance without the space of `_origin`."""
-        return {**self._record, **self._facts()}
+        return {"model": None, "pooling": None, **self._record, **self._facts()}
 
     def save(self, path: io.PathLike, provenance: Fields | None = None) -> None:
         """Writes a safetensors file with a JSON header, from which `load` makes an equal estimator.
@@ -238,10 +229,10 @@ class Estimator(Saved):
     def rows(self, X: RowsLike) -> np.ndarray:
         """Array-like rows [n, d] as a matrix; MismatchError if they know their space, and the fit was on another."""
         name = type(self).__name__
-        origin = origin_of(X)
+        space = space_of(X)
         matrix = as_matrix(X, name, columns=self.n_features_in_)
-        if origin is not None:
-            check_origin(f"the {name}", self.origin, origin, "fit another one", tolerated=("max_length",))
+        if space is not None:
+            check_space(f"the {name}", self.space, space, "fit another one", role="query", tolerated=("max_length",))
         return matrix
 
     def transform(self, X: RowsLike) -> AnyArray:

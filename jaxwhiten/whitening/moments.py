@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import arrays, io
-from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import InputError, MismatchError, check_width
 from jaxwhiten.runtime import hardware
-from jaxwhiten.space import Known, check_origin, merged, origin_of
+from jaxwhiten.space import Space, check_space, merged
 from jaxwhiten.types import AnyArray, Fields, Float64, Json, PyTree, RowsLike
+from jaxwhiten.vectors import Vectors, space_of
 from jaxwhiten.whitening.estimator import Saved
 
 _CODED_ROWS = 1 << 18
@@ -85,17 +85,17 @@ class Moments(Saved):
           NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
           MismatchError: The rows are of another space than earlier rows, and both are known, or of another width.
         """
-        origin = origin_of(block)
+        space = space_of(block)
         first = self.n == 0
-        if origin is not None:
-            check_origin("these moments", Known.of(self.provenance), origin, "omit them", role="document")
-        if isinstance(block, CodedArray):
+        if space is not None:
+            check_space("these moments", Space.of(self.provenance), space, "omit them")
+        if isinstance(block, Vectors) and block.code is not None:
             for part in arrays.blocks(len(block), _CODED_ROWS):
                 self._update(arrays.as_matrix(block[part]))
         else:
             self._update(arrays.as_matrix(block))
-        if first and self.n and origin is not None:
-            self.provenance = {**origin.space(judged=True).record(), **self.provenance}
+        if first and self.n and space is not None:
+            self.provenance = {**space.record(), **self.provenance}
         return self
 
     def _update(self, X: np.ndarray) -> Moments:

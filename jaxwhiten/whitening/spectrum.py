@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxwhiten.errors import warn
-from jaxwhiten.space import VectorSpace
 from jaxwhiten.types import Float64, Json
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
@@ -76,10 +75,8 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
       fitted: The moments or the whitening of the vectors, whose provenance records the answer of their encoder.
       tuned: Overrides the record.
     """
-    record = VectorSpace.of(fitted.provenance)
-    recorded = record.tuned
-    ratio = record.participation_ratio
-    basis = "as recorded" if ratio is None else "judged by its vectors"
+    recorded = fitted.provenance.get("tuned")
+    basis = "judged by its vectors" if "participation_ratio" in fitted.provenance else "as recorded"
     if tuned is not None:
         recorded = tuned
         basis = "as specified"

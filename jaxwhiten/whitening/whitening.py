@@ -18,9 +18,9 @@ from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.options import SHRINKAGES, WhiteningParameters, check_bounds
 from jaxwhiten.runtime import hardware
-from jaxwhiten.space import Origin, origin_of
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Fields, Float, Float32, Float64, Json, RowsLike
+from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
@@ -85,11 +85,11 @@ class Whitening(Estimator, WhiteningParameters):
           NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
         """
         started = time.perf_counter()
-        origin = origin_of(X)
+        space = space_of(X)
         X = as_matrix(X, "Whitening", min_rows=1)
         self._check_params(X.shape[1])
         self._decompose(Moments().update(X))
-        return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started), origin)
+        return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started), space)
 
     def partial_fit(self, X: RowsLike, y: object = None) -> Whitening:
         """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
@@ -99,7 +99,7 @@ class Whitening(Estimator, WhiteningParameters):
         """
         return self._fit_rows(X, more=True)
 
-    def _add_rows(self, X: np.ndarray, more: bool, origin: Origin | None) -> None:
+    def _add_rows(self, X: np.ndarray, more: bool) -> None:
         self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
         self._maps: dict[bool, tuple[Any, Affine]] = {}  # the map and its inverse, each with its parameters
         for name in _DECOMPOSED:

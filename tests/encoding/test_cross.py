@@ -39,7 +39,7 @@ def test_scores_are_those_of_the_model_called_alone(one):
 
     peer = Tokenizer.from_file(str(one.tokenizer.folder / "tokenizer.json"))
     peer.enable_truncation(24, strategy="longest_first")
-    model = one.executor.model()
+    model = one.engine.model()
     for pair, score in list(zip(PAIRS, one.predict(PAIRS), strict=True))[:2]:
         row = peer.encode(*pair)
         ids = jnp.asarray([row.ids]) + 200 * jnp.asarray([row.type_ids])

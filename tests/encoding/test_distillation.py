@@ -47,13 +47,13 @@ def test_what_is_read(teacher, vocabulary):
 
 def test_rows_are_whitened_by_frequency_and_weigh_by_it(vocabulary):
     static = distil(vocabulary, 8, sif=0.01)
-    table, p = static.executor.table, vocabulary.frequencies
+    table, p = static.view.core.engine.table, vocabulary.frequencies
     shares = 0.01 / (0.01 + p)
     rows, weights = table / shares[:, None], p * shares
     np.testing.assert_allclose(np.average(rows, axis=0, weights=weights), 0, atol=1e-3)
     np.testing.assert_allclose(np.cov(rows, rowvar=False, aweights=weights, ddof=0), np.eye(8), atol=1e-2)
     assert not table[~vocabulary.words].any()
-    uniform = distil(vocabulary, 8, sif=None, weighted=False).executor.table[vocabulary.words]
+    uniform = distil(vocabulary, 8, sif=None, weighted=False).view.core.engine.table[vocabulary.words]
     np.testing.assert_allclose(np.cov(uniform, rowvar=False, ddof=0), np.eye(8), atol=1e-2)
 
 
@@ -71,7 +71,7 @@ def test_the_fit_comes_near_the_teacher(teacher, monkeypatch):
         patch.setattr(distillation, "_STEPS", 0)  # of conjugate gradients: the linear map alone
         mapped = agreement(distil(vocabulary, 16, fit=True))
     assert moved > mapped > plain, (moved, mapped, plain)
-    assert not distil(vocabulary, 16, fit=True).executor.table[~vocabulary.words].any()
+    assert not distil(vocabulary, 16, fit=True).view.core.engine.table[~vocabulary.words].any()
 
 
 def test_the_other_steps(vocabulary):

@@ -113,7 +113,7 @@ def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     tokens = TokenIds(np.ones(128, np.int32), np.full(16, 8, np.int32))
     heads = {"mean": encoder.view.with_pooling("mean").placed}
-    vectors = encoder.executor.start(Batch(np.arange(16), 16, 8, 64), tokens, heads)["mean"].vectors
+    vectors = encoder.view.core.engine.start(Batch(np.arange(16), 16, 8, 64), tokens, heads)["mean"].vectors
     shards = vectors.addressable_shards
     assert {shard.data.shape for shard in shards} == {(2, 1, encoder.dimension)}
     assert len({shard.device for shard in shards}) == 8
@@ -123,9 +123,9 @@ def test_fingerprint_follows_the_weights(encoder, tiny_model, tmp_path):
     from tests.tiny import write_model
 
     copy = shutil.copytree(tiny_model, tmp_path / "copy")
-    assert Encoder.from_pretrained(copy, pooling="mean", max_length=48).fingerprint == encoder.fingerprint
+    assert Encoder.from_pretrained(copy, pooling="mean", max_length=48).view.fingerprint == encoder.view.fingerprint
     other = write_model(tmp_path / "other", seed=1)
-    assert Encoder.from_pretrained(other, pooling="mean", max_length=48).fingerprint != encoder.fingerprint
+    assert Encoder.from_pretrained(other, pooling="mean", max_length=48).view.fingerprint != encoder.view.fingerprint
 
 
 def test_bfloat16(tiny_model, encoder):
@@ -163,17 +163,17 @@ def test_vocab_txt_is_enough(minilm, tmp_path):
 
 
 def test_an_encoder_is_tuned_as_told_as_its_folder_records_or_by_its_vectors(encoder, tiny_model, tmp_path):
-    assert not encoder.tuned
+    assert not encoder.view.tuned
     told = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=True)
-    assert told.tuned
-    assert told.with_pooling("cls").space().tuned
+    assert told.view.tuned
+    assert told.with_pooling("cls").view.tuned
     told.save(tmp_path / "tuned")
     encoder.save(tmp_path / "judged")
-    assert Encoder.from_pretrained(tmp_path / "tuned").tuned
-    assert not Encoder.from_pretrained(tmp_path / "tuned", tuned=False).tuned
-    assert Encoder.from_pretrained(tmp_path / "judged").space().tuned is None
-    encoder.judged().save(tmp_path / "recorded")
-    assert Encoder.from_pretrained(tmp_path / "recorded").space().tuned is False
+    assert Encoder.from_pretrained(tmp_path / "tuned").view.tuned
+    assert not Encoder.from_pretrained(tmp_path / "tuned", tuned=False).view.tuned
+    assert Encoder.from_pretrained(tmp_path / "judged").view.core.tuned is None
+    encoder.with_view(encoder.view.judged()).save(tmp_path / "recorded")
+    assert Encoder.from_pretrained(tmp_path / "recorded").view.core.tuned is False
 
 
 @pytest.mark.slow
@@ -181,19 +181,19 @@ def test_an_encoder_is_tuned_as_told_as_its_folder_records_or_by_its_vectors(enc
 @pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
 def test_the_encoder_in_the_package_is_not_tuned_with_or_without_a_whitening(pooling):
     tiny = Encoder.from_pretrained("jaxwhiten-tiny", pooling=pooling)
-    record = tiny.encoding()
+    record = tiny.view.provenance()
     assert (record["tuned"], 9 < record["participation_ratio"] < 14) == (False, True)
     whitened = tiny.whiten(SENTENCES * 4, k=2)
-    assert whitened.encoding()["participation_ratio"] == record["participation_ratio"]
-    assert whitened.head.whitening.gamma == 1.0
+    assert whitened.view.participation_ratio == record["participation_ratio"]
+    assert whitened.view.head.whitening.gamma == 1.0
 
 
 def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):
-    expected = {"model": str(tiny_model), "fingerprint": encoder.fingerprint, "pooling": "mean", "max_length": 48}
+    expected = {"model": str(tiny_model), "fingerprint": encoder.view.fingerprint, "pooling": "mean", "max_length": 48}
     prompts = {"prompt": "", "prompts": {"query": "", "document": ""}}
-    expected |= {"dtype": "float32", "engine": "jax", "dimension": 32, "head": encoder.head.fingerprint, **prompts}
-    assert encoder.space().record() == expected
+    expected |= {"dtype": "float32", "engine": "jax", "dimension": 32, "head": encoder.view.head.fingerprint, **prompts}
+    assert encoder.view.space.record() == expected
     judged = {"tuned": False, "participation_ratio": pytest.approx(6.9, abs=0.5)}
-    assert encoder.encoding() == expected | judged
-    assert encoder.encoding("last_avg")["pooling"] == "mean"
-    assert encoder.encoding("cls")["pooling"] == "cls"
+    assert encoder.view.provenance() == expected | judged
+    assert encoder.view.with_pooling("last_avg").space.pooling == "mean"
+    assert encoder.view.with_pooling("cls").space.pooling == "cls"

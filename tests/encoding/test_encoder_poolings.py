@@ -61,8 +61,8 @@ def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
 @pytest.mark.jax
 def test_nothing_is_computed_twice_or_for_nothing(encoder):
     """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
-    graph = encoder.executor._graph
-    weights = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in encoder.executor._weights]
+    graph = encoder.view.core.engine._graph
+    weights = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in encoder.view.core.engine._weights]
     mesh = Mesh(np.asarray(jax.devices()[:1]), ("data",))
 
     def flops(names, tokens=None):
@@ -90,7 +90,7 @@ def test_poolings_the_model_cannot_serve_are_refused_before_encoding(encoder, ti
 
 def test_a_default_pooling_with_parameters(tiny_model):
     encoder = Encoder.from_pretrained(tiny_model, pooling="layers: 0, 2", max_length=48)
-    assert encoder.pooling == "layers:0+2"
+    assert encoder.view.head.name == "layers:0+2"
     expected = encoder.encode(SENTENCES, pooling="embeddings_last_avg")
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
 
@@ -108,7 +108,7 @@ def test_a_model_without_pooler_is_named(tmp_path):
 def test_a_layer_of_the_folder_that_a_pooling_does_not_fit(encoder, tmp_path):
     layer = Dense(np.eye(8, 64, dtype=np.float32), np.zeros(8, np.float32), None, "Identity")
     head = Head.of((Concat((Cls(), Mean())), layer))
-    folder = write_folder(tmp_path / "model", encoder.model(), encoder.tokenizer, head)
+    folder = write_folder(tmp_path / "model", encoder.module, encoder.view.core.tokenizer, head)
     own = Encoder.from_pretrained(folder)
     for ask in (lambda **how: Encoder.from_pretrained(folder, **how), lambda **how: own.encode("a", **how)):
         with pytest.raises(MismatchError, match=r"64 dimensions, got 32.*omit pooling='cls', or .*bare=True"):

@@ -144,7 +144,7 @@ def test_what_is_understood_is_applied(folder, tmp_path, case):
 def test_older_names_of_the_file(folder, name):
     update(folder / f"sentence_{name}_config.json", max_seq_length=7, do_lower_case=True)
     encoder = Encoder.from_pretrained(folder)
-    assert (encoder.max_length, encoder.head.form.lower_case) == (7, True)
+    assert (encoder.max_length, encoder.view.head.form.lower_case) == (7, True)
     update(folder / BERT, max_seq_length=9)
     assert Encoder.from_pretrained(folder).max_length == 9
 
@@ -155,7 +155,7 @@ def test_lower_case_spares_special_tokens(folder):
     cased(folder)
     update(folder / BERT, do_lower_case=True)
     encoder, plain = Encoder.from_pretrained(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
-    (ids,) = np.split(encoder.tokenizer(["Two DOGS [SEP] Run"], encoder.head.form).flat, [])
+    (ids,) = np.split(encoder.view.core.tokenizer(["Two DOGS [SEP] Run"], encoder.view.head.form).flat, [])
     assert ids.tolist() == plain.encode("two dogs [SEP] run").ids
     assert ids.tolist() != plain.encode("two dogs [sep] run").ids
 
@@ -165,7 +165,7 @@ def test_fewer_layers_by_config_args(tmp_path):
     whole = as_sentence_transformer(write_model(tmp_path / "model"))
     update(whole / BERT, config_args={"num_hidden_layers": 1})
     encoder = Encoder.from_pretrained(whole)
-    assert encoder.config.num_layers == 1
+    assert encoder.view.core.config.num_layers == 1
     np.testing.assert_allclose(encoder.encode(TEXTS), expected(whole), atol=1e-5)
 
 
@@ -178,13 +178,13 @@ def test_what_is_kept_follows_config_args(folder, tmp_path, monkeypatch):
     update(folder / BERT, config_args={"hidden_act": "relu"})
     after, in_jax = (Encoder.from_pretrained(folder, engine=engine) for engine in ("openvino", "jax"))
     np.testing.assert_allclose(after.encode(TEXTS), in_jax.encode(TEXTS), atol=1e-5)
-    assert after.fingerprint == in_jax.fingerprint != before.fingerprint
+    assert after.view.fingerprint == in_jax.view.fingerprint != before.view.fingerprint
 
 
 def test_where_the_transformer_lies(folder):
     moved("0_enc")(folder)
     assert transformer_folder(folder) == folder / "0_enc"
-    assert load_config(folder / "0_enc") == Encoder.from_pretrained(folder).config
+    assert load_config(folder / "0_enc") == Encoder.from_pretrained(folder).view.core.config
     shutil.rmtree(folder / "0_enc")
     with pytest.raises(ModelError, match=r"0_enc: no config\.json"):
         Encoder.from_pretrained(folder)
@@ -362,7 +362,7 @@ def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, setting
     encoder = Encoder.from_pretrained(folder, engine="jax")
     texts = [
         *TEXTS,
-        " ".join(f"{token} Text" for token in encoder.tokenizer.special_tokens),
+        " ".join(f"{token} Text" for token in encoder.view.core.tokenizer.special_tokens),
         "<pad>",
         "run <pad> <pad> two",
     ]

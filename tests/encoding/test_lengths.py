@@ -52,7 +52,7 @@ def test_beyond_the_positions_that_a_model_was_trained_for(tmp_path, family):
     """In every engine, and in a folder that is saved."""
     folder = made(tmp_path / "model", family, LENGTHS["longer"])
     encoder = Encoder.from_pretrained(folder, engine="jax")
-    assert len(encoder.tokenizer(LONG[:1]).flat) == 96 > encoder.config.hidden_size
+    assert len(encoder.view.core.tokenizer(LONG[:1]).flat) == 96 > encoder.view.core.config.hidden_size
     expected = encoder.encode(LONG)
     again = Encoder.from_pretrained(encoder.save(tmp_path / "saved"), engine="jax")
     assert again.max_length == 96
@@ -66,5 +66,5 @@ def test_without_a_length_t5_reads_texts_of_any_length(tmp_path):
     folder = made(tmp_path / "model", "t5", LENGTHS["neither"])
     text = " ".join(TEXTS * 12)
     rows = [Encoder.from_pretrained(folder, engine=engine).encode(text) for engine in ("jax", "openvino")]
-    assert len(Encoder.from_pretrained(folder).tokenizer([text]).flat) > 512
+    assert len(Encoder.from_pretrained(folder).view.core.tokenizer([text]).flat) > 512
     np.testing.assert_allclose(*rows, atol=2e-5)

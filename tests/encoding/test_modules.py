@@ -32,12 +32,12 @@ def everything(encoder, folder):
 
 
 GIVEN = {
-    "by model()": lambda encoder, folder: (encoder, encoder.model()),
+    "by model()": lambda encoder, folder: (encoder, encoder.module),
     "to the constructor": lambda encoder, folder: (
-        Encoder(module := load_model(folder)[0], folder, engine=encoder.engine),
+        Encoder(module := load_model(folder)[0], folder, engine=encoder.view.core.engine.name),
         module,
     ),
-    "to with_module": lambda encoder, folder: (encoder.with_module(module := encoder.model()), module),
+    "to with_module": lambda encoder, folder: (encoder.with_module(module := encoder.module), module),
 }
 
 
@@ -53,25 +53,29 @@ def test_training_a_module_changes_no_encoder(encoder, shallow_model, given, tmp
 
 def test_a_step_may_donate_the_buffers_of_a_module(encoder):
     expected = encoder.encode(TEXTS)
-    state = jax.tree.map(jax.numpy.asarray, nnx.state(encoder.model()))
+    state = jax.tree.map(jax.numpy.asarray, nnx.state(encoder.module))
     jax.jit(lambda state: jax.tree.map(lambda x: x + 1, state), donate_argnums=0)(state)
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-6)
 
 
 def test_with_module_everything_has_the_new_weights(encoder, shallow_model, tmp_path):
-    module = trained(encoder.model())
+    module = trained(encoder.module)
     reference = Encoder(module, shallow_model, pooling="mean")
     new = encoder.with_module(module)
     expected = reference.encode(TEXTS), reference.encode(TEXTS, pooling="max"), reference.encode(TEXTS)
     assert np.abs(expected[0] - encoder.encode(TEXTS)).max() > 0.01
     for found, of_reference in zip(everything(new, tmp_path / "new"), expected, strict=True):
         np.testing.assert_allclose(found, of_reference, atol=1e-4)
-    assert new.fingerprint == reference.fingerprint != encoder.fingerprint
-    assert (new.engine, new.dtype, new.max_length) == (encoder.engine, encoder.dtype, encoder.max_length)
+    assert new.view.fingerprint == reference.view.fingerprint != encoder.view.fingerprint
+    assert (new.view.core.engine.name, new.view.core.engine.dtype, new.max_length) == (
+        encoder.view.core.engine.name,
+        encoder.view.core.engine.dtype,
+        encoder.max_length,
+    )
 
 
 def test_with_module_omits_what_was_fitted_on_other_vectors(encoder):
     small = encoder.shrink(generated(60), k=4, bytes=2)
     with pytest.warns(UserWarning, match="refit"):
-        new = small.with_module(encoder.model())
-    assert (new.head.whitening, new.head.code) == (None, None)
+        new = small.with_module(encoder.module)
+    assert (new.view.head.whitening, new.view.head.code) == (None, None)

@@ -19,7 +19,7 @@ TEXTS = generated(500)
 def encoder(tiny_model, monkeypatch):
     """In blocks of 200 sentences and batches of few."""
     encoder = Encoder.from_pretrained(tiny_model, pooling="first_last_avg", max_length=32)
-    monkeypatch.setattr(encoder.executor.layout, "token_budget", 8 * 256)
+    monkeypatch.setattr(encoder.view.core.engine.layout, "token_budget", 8 * 256)
     monkeypatch.setattr(view, "BLOCK", 200)
     return encoder
 
@@ -34,27 +34,29 @@ def close(found, expected):
 @pytest.mark.parametrize("share_rows", [False, True])
 def test_they_are_those_of_the_vectors(encoder, monkeypatch, share_rows):
     expected = Moments().update(encoder.encode(TEXTS))
-    monkeypatch.setattr(encoder.executor.layout, "share_rows", share_rows)
-    close(encoder.moments(iter(TEXTS)), expected)
+    monkeypatch.setattr(encoder.view.core.engine.layout, "share_rows", share_rows)
+    close(encoder.view.moments(iter(TEXTS)), expected)
 
 
 def test_vectors_that_are_not_finite_are_named(encoder, monkeypatch):
-    fetch = type(encoder.executor).fetch
+    fetch = type(encoder.view.core.engine).fetch
 
     def spoiled(self, handle):
         found = fetch(self, handle)
         return {name: BatchResult(x * np.float32(np.nan), finite & False) for name, (x, finite) in found.items()}
 
-    monkeypatch.setattr(type(encoder.executor), "fetch", spoiled)
+    monkeypatch.setattr(type(encoder.view.core.engine), "fetch", spoiled)
     with pytest.raises(NonFiniteError, match="text 0, '"):
-        encoder.moments(TEXTS[:50])
+        encoder.view.moments(TEXTS[:50])
 
 
 def test_vectors_of_any_size_have_moments(encoder):
     for size in (1e-12, 1e12):
-        scaled = encoder.then(Dense(np.eye(32, dtype=np.float32) * np.float32(size), None, None, "Identity"))
-        close(scaled.moments(TEXTS[:60]), Moments().update(scaled.encode(TEXTS[:60])))
+        scaled = encoder.with_view(
+            encoder.view.then(Dense(np.eye(32, dtype=np.float32) * np.float32(size), None, None, "Identity"))
+        )
+        close(scaled.view.moments(TEXTS[:60]), Moments().update(scaled.encode(TEXTS[:60])))
 
 
 def test_no_sentences_have_no_moments(encoder):
-    assert encoder.moments([]).n == 0
+    assert encoder.view.moments([]).n == 0

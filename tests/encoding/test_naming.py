@@ -14,6 +14,7 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import EmbeddingStore, PoolingWarning
 from jaxwhiten.encoding.arrow import loaded_again
+from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.head import Dense, Normalize, Truncate
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.search import build_index, load_index, search_text
@@ -32,7 +33,7 @@ def folder(tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("naming") / "model"
     how = {"prompts": PROMPTS, "default_prompt_name": "topic", "max_length": LONGEST}
     encoder = Encoder.from_pretrained(tiny_model, pooling="cls", device="cpu:0", **how)
-    encoder.then(DENSE, Normalize()).save(out)
+    encoder.with_view(encoder.view.then(DENSE, Normalize())).save(out)
     settings = json.loads((out / "tokenizer_config.json").read_text())
     (out / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
     return out
@@ -46,7 +47,7 @@ def expected(folder, tiny_model, pooling):
     """Vectors of the folder's steps in NumPy, after a pooling of the transformer alone; texts lose their beginning."""
     plain, texts = read(tiny_model, pooling=pooling, bare=True), []
     for text in SENTENCES:
-        ids = plain.tokenizer([PROMPTS["topic"] + text]).flat
+        ids = plain.view.core.tokenizer([PROMPTS["topic"] + text]).flat
         kept = [ids[0], *ids[1:-1][-(LONGEST - 2) :], ids[-1]]
         texts.append(kept)
     vectors = np.concatenate([_of_ids(plain, ids) for ids in texts])
@@ -58,7 +59,7 @@ def _of_ids(encoder, ids):
     from jaxwhiten.views import stream
 
     tokens = TokenIds(np.array(ids, np.int32), np.array([len(ids)]))
-    return stream.vectors(encoder.executor, tokens, {"": encoder.view.output})[""]
+    return stream.vectors(encoder.view.core.engine, tokens, {"": encoder.view.output})[""]
 
 
 def by_the_shell(folder, pooling, tmp_path):
@@ -70,7 +71,7 @@ def by_the_shell(folder, pooling, tmp_path):
 
 def by_an_index(folder, pooling, tmp_path):
     encoder = read(folder, pooling=pooling)
-    build_index(encoder.encode(SENTENCES), "jax", encoding=encoder.encoding()).save(tmp_path / "index")
+    build_index(encoder.encode(SENTENCES), "jax", space=encoder.view.space).save(tmp_path / "index")
     index = load_index(tmp_path / "index")
     first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, index.views))
     third = index.search(SENTENCES[0], 1)[0]
@@ -87,7 +88,7 @@ DOORS = {
         list(read(folder).encode_stream(SENTENCES, pooling=pooling, block_size=4))
     ),
     "store": lambda folder, pooling, path: EmbeddingStore(path).encode(read(folder), SENTENCES, pooling=pooling),
-    "worker": lambda folder, pooling, path: loaded_again(read(folder, pooling=pooling).encoding()).encode(SENTENCES),
+    "worker": lambda folder, pooling, path: loaded_again(read(folder, pooling=pooling).view.space).encode(SENTENCES),
     "saved": lambda folder, pooling, path: read(read(folder, pooling=pooling).save(path / "saved")).encode(SENTENCES),
     "command": by_the_shell,
     "index": by_an_index,
@@ -104,12 +105,12 @@ def test_a_named_pooling_replaces_the_pooling_alone(folder, tiny_model, tmp_path
 
 def test_what_a_named_pooling_keeps(folder):
     own, named, bare = read(folder), read(folder, pooling="mean"), read(folder, pooling="mean", bare=True)
-    assert (named.pooling, named.dimension, named.max_length) == ("auto:mean", 12, LONGEST)
-    assert (named.prompts, named.default_prompt_name) == (own.prompts, "topic")
-    assert (bare.pooling, bare.dimension, bare.max_length) == ("mean", 32, LONGEST)
-    assert (bare.prompts, bare.default_prompt_name) == (own.prompts, None)
-    assert read(folder, pooling="cls").encoding() == own.encoding()
-    assert len({each.fingerprint for each in (own, named, bare)}) == 3
+    assert (named.view.head.name, named.dimension, named.max_length) == ("auto:mean", 12, LONGEST)
+    assert (named.prompts, settings_of(named).default_prompt_name) == (own.prompts, "topic")
+    assert (bare.view.head.name, bare.dimension, bare.max_length) == ("mean", 32, LONGEST)
+    assert (bare.prompts, settings_of(bare).default_prompt_name) == (own.prompts, None)
+    assert read(folder, pooling="cls").view.space == own.view.space
+    assert len({each.view.fingerprint for each in (own, named, bare)}) == 3
     assert read(folder, bare=True).encode(SENTENCES[:2], pooling="mean").shape == (2, 32)
     assert read(folder, pooling="mean", truncate_dim=5).dimension == 5
     assert named.encode(SENTENCES[:1], pooling="auto:mean").shape == (1, 12)
@@ -118,13 +119,17 @@ def test_what_a_named_pooling_keeps(folder):
 @pytest.mark.slow
 def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_path, capsys):
     own, rows = read(folder), RNG.normal(size=(300, 12)).astype(np.float32)
-    whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.encoding())
-    whitened = own.with_whitening(whitening).then(Truncate(5)).save(tmp_path / "whitened")
+    whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.view.space)
+    whitened = (
+        own.with_whitening(whitening)
+        .with_view(own.with_whitening(whitening).view.then(Truncate(5)))
+        .save(tmp_path / "whitened")
+    )
     code = SpectrumCode(bytes=3).fit(whitening)
     coded = own.with_whitening(whitening).with_code(code).save(tmp_path / "coded")
     both = "omits whitening 12 → 6 and spectrum code of 3 bytes"
     for out, what in ((whitened, "omits whitening 12 → 6, fitted on"), (coded, both)):
-        assert read(out, pooling="cls").fingerprint == read(out).fingerprint
+        assert read(out, pooling="cls").view.fingerprint == read(out).view.fingerprint
         for door in ("from_pretrained", "encode", "command"):
             (place := tmp_path / f"{out.name}-{door}").mkdir()
             with warnings.catch_warnings() if door == "command" else pytest.warns(PoolingWarning, match=what):
@@ -136,11 +141,13 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_
 
 @pytest.mark.slow
 def test_layers_may_be_counted_from_either_end(tiny_model, tmp_path):
-    own = read(tiny_model, pooling="first_last_avg").then(Normalize())
+    own = read(tiny_model, pooling="first_last_avg").with_view(
+        read(tiny_model, pooling="first_last_avg").view.then(Normalize())
+    )
     whitening = Whitening(n_components=3).fit(own.encode(SENTENCES * 4))
     out = own.with_whitening(whitening).save(tmp_path / "model")
-    assert read(out, pooling="first_last_avg").encoding() == read(out).encoding()
-    assert read(tiny_model, pooling="first_last_avg").pooling == "first_last_avg"
+    assert read(out, pooling="first_last_avg").view.space == read(out).view.space
+    assert read(tiny_model, pooling="first_last_avg").view.head.name == "first_last_avg"
 
 
 def lengths(folder, tiny_model, tmp_path):
@@ -155,7 +162,7 @@ def lengths(folder, tiny_model, tmp_path):
     write_tokenizer(tmp_path / "tokenizer")
     settings = tmp_path / "tokenizer" / "tokenizer_config.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 33}))
-    model = read(tiny_model, pooling="mean").model()
+    model = read(tiny_model, pooling="mean").module
     yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
     yield "saved", read(Encoder(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
     yield "cross", CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "cross"), device="cpu:0").tokenizer, 48

@@ -37,7 +37,7 @@ def test_a_fitted_code_is_a_precision(encoder):
     code = SpectrumCode(bytes=5).fit(rows)
     coded = encoder.with_code(code)
     np.testing.assert_array_equal(encoder.encode(SENTENCES, precision=code), coded.encode(SENTENCES))
-    np.testing.assert_array_equal(coded.encode(SENTENCES, precision="float32"), coded.without_code().encode(SENTENCES))
+    np.testing.assert_array_equal(coded.encode(SENTENCES, precision="float32"), coded.view.uncoded(SENTENCES))
     one = encoder.encode(SENTENCES[:1], precision=Int8().fit(rows))  # ranges are kept: alone or not, it is the same
     assert one.dtype == np.int8
     np.testing.assert_array_equal(one, encoder.encode(SENTENCES, precision=Int8().fit(rows))[:1])

@@ -1,6 +1,7 @@
 """Prompts of a folder: vectors equal to SentenceTransformer's, whatever puts the prompt there."""
 
 import contextlib
+import dataclasses
 import functools
 import json
 import shutil
@@ -10,6 +11,7 @@ import pytest
 
 from jaxwhiten import Encoder, build_index
 from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import search_text
@@ -114,12 +116,12 @@ def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
     assert all(np.abs(got[32 * i :][:32] - vector).max() > 0.01 for i, vector in enumerate(pooled.values()))
     again = encoder.save(tmp_path / "again")
     np.testing.assert_allclose(theirs(again).encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
-    assert read(again).fingerprint == encoder.fingerprint
+    assert read(again).view.fingerprint == encoder.view.fingerprint
 
 
 def test_a_head_s_own_prompt_is_saved(tiny_model, tmp_path):
     plain = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    encoder = plain._with_view(plain.view.with_head(plain.head.with_prompt("Music: ")))
+    encoder = plain.with_view(plain.view.with_head(plain.view.head.with_prompt("Music: ")))
     vectors = encoder.encode(TEXTS)
     assert np.abs(vectors - plain.encode(TEXTS)).max() > 0.01
     np.testing.assert_allclose(read(encoder.save(tmp_path / "own")).encode(TEXTS), vectors, atol=1e-6)
@@ -130,9 +132,9 @@ def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):
     folder = write_folder(tiny_model, tmp_path / "model", settings, include_prompt=False)
     encoder = read(folder)
     encoder.encode_query("a")
-    (before,) = encoder.executor._compiled
+    (before,) = encoder.view.core.engine._compiled
     encoder.encode_document("a")
-    assert list(encoder.executor._compiled) == [before]
+    assert list(encoder.view.core.engine._compiled) == [before]
 
 
 @pytest.mark.usefixtures("no_advice")
@@ -140,10 +142,10 @@ def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):
 @pytest.mark.parametrize(("similarity", "unit_length"), [("dot", False), ("dot", True), ("cosine", False)])
 def test_a_folder_of_another_similarity_is_told_what_searches_rank_by(tiny_model, tmp_path, similarity, unit_length):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", similarity_fn_name=similarity)
-    folder = (encoder.then(Normalize()) if unit_length else encoder).save(tmp_path / "model")
+    folder = (encoder.with_view(encoder.view.then(Normalize())) if unit_length else encoder).save(tmp_path / "model")
     told = similarity == "dot" and not unit_length
     with pytest.warns(UserWarning, match="'dot'.*rank by cosine") if told else contextlib.nullcontext():
-        assert read(folder).similarity_fn_name == similarity
+        assert settings_of(read(folder)).similarity_fn_name == similarity
 
 
 def test_what_is_saved_is_read_alike(both, tmp_path):
@@ -152,14 +154,15 @@ def test_what_is_saved_is_read_alike(both, tmp_path):
     for model in (again, again_theirs):
         np.testing.assert_allclose(model.encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
         np.testing.assert_allclose(model.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
-        assert (model.default_prompt_name, model.similarity_fn_name) == ("topic", "dot")
+        settings = settings_of(again) if model is again else model
+        assert (settings.default_prompt_name, settings.similarity_fn_name) == ("topic", "dot")
     assert again.prompts == encoder.prompts == PROMPTS
-    assert again.fingerprint == encoder.fingerprint
+    assert again.view.fingerprint == encoder.view.fingerprint
     saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
     assert (saved["prompts"], "truncate_dim" in saved) == (PROMPTS, False)
     # A bare pooling takes no default prompt, and is not saved with one.
     plain = read(tmp_path / "out", bare=True).with_pooling("mean")
-    assert plain.default_prompt_name is None
+    assert settings_of(plain).default_prompt_name is None
     np.testing.assert_allclose(plain.encode(TEXTS), encoder.encode(TEXTS, prompt=""), atol=1e-5)
     wanted = theirs(plain.save(tmp_path / "plain")).encode(TEXTS)
     np.testing.assert_allclose(plain.encode(TEXTS), wanted, atol=1e-5)
@@ -172,7 +175,7 @@ def test_a_caller_has_the_last_word(folder, tiny_model, tmp_path):
         got, wanted = (model.encode(TEXTS, prompt_name=name) for model in (encoder, peer))
         np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(name))
     named = read(folder, pooling="cls", default_prompt_name="query", max_length=24)
-    assert (named.pooling, named.default_prompt_name) == ("auto:cls", "query")
+    assert (named.view.head.name, settings_of(named).default_prompt_name) == ("auto:cls", "query")
     plain = read(folder, pooling="cls", bare=True)
     np.testing.assert_allclose(named.encode(TEXTS), plain.encode_query(TEXTS), atol=1e-5)
     assert np.abs(named.encode(TEXTS) - plain.encode(TEXTS)).max() > 0.01
@@ -199,30 +202,34 @@ def test_lower_case_reaches_the_prompt(tiny_model, tmp_path):
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24, "do_lower_case": True}))
     encoder = read(folder)
     prompts = ("MUSIC [SEP]: ", "music [SEP]: ")
-    ids = [encoder.tokenizer(["Water"], encoder.view.with_prompt(prompt).form).flat.tolist() for prompt in prompts]
-    assert ids[0] == ids[1] == cased.tokenizer([f"{prompts[1]}water"]).flat.tolist()
+    ids = [
+        encoder.view.core.tokenizer(["Water"], encoder.view.with_prompt(prompt).form).flat.tolist()
+        for prompt in prompts
+    ]
+    assert ids[0] == ids[1] == cased.view.core.tokenizer([f"{prompts[1]}water"]).flat.tolist()
 
 
 def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
     encoder, store = read(folder), EmbeddingStore(tmp_path)
-    assert encoder.encoding()["prompt"] == PROMPTS["topic"]
-    assert encoder.encoding()["prompts"] == {"query": PROMPTS["query"], "document": PROMPTS["passage"]}
-    assert encoder.encoding(prompt=PROMPTS["topic"]) == encoder.encoding()
-    assert encoder.encoding(prompt="other: ") == {**encoder.encoding(), "prompt": "other: "}
+    assert encoder.view.space.prompt == PROMPTS["topic"]
+    assert encoder.view.space.prompts == {"query": PROMPTS["query"], "document": PROMPTS["passage"]}
+    assert encoder.view.with_prompt(PROMPTS["topic"]).space == encoder.view.space
+    other = dataclasses.replace(encoder.view.space, prompt="other: ")
+    assert encoder.view.with_prompt("other: ").space == other
     found = {prompt: store.encode(encoder, TEXTS, prompt=prompt) for prompt in (None, "", "a ", PROMPTS["topic"])}
     assert len(list(tmp_path.iterdir())) == 3  # the default prompt is the default
     for prompt, vectors in found.items():
         np.testing.assert_allclose(vectors, encoder.encode(TEXTS, prompt=prompt), atol=1e-5, err_msg=str(prompt))
     unlike = read(folder, default_prompt_name="query")
-    assert unlike.fingerprint != encoder.fingerprint
+    assert unlike.view.fingerprint != encoder.view.fingerprint
 
 
 def test_a_search_puts_the_querys_prompt_before_queries(folder):
     encoder = read(folder)
-    prompt = encoder.prompt_for("document")
+    prompt = encoder.documents.prompt
     vectors = encoder.encode_document(TEXTS)
-    index = build_index(vectors, "jax", encoding=encoder.encoding(prompt=prompt), documents=TEXTS)
-    assert index.encoding["prompt"] == prompt == PROMPTS["passage"]
+    index = build_index(vectors, "jax", space=encoder.view.with_prompt(prompt).space, documents=TEXTS)
+    assert index.space.prompt == prompt == PROMPTS["passage"]
     (hits,) = search_text(index, encoder, [TEXTS[2]], 5)
     query = encoder.encode_query(TEXTS[2])
     cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
@@ -233,8 +240,7 @@ def test_a_search_puts_the_querys_prompt_before_queries(folder):
 def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
     settings = {"prompts": {"topic": "Water "}, "default_prompt_name": "topic"}
     encoder = read(write_folder(tiny_model, tmp_path / "model", settings))
-    assert encoder.prompt_for("query") is encoder.prompt_for("document") is None
-    index = build_index(encoder.encode(TEXTS), "jax", encoding=encoder.encoding())
+    index = build_index(encoder.encode(TEXTS), "jax", space=encoder.view.space)
     ((hit,),) = search_text(index, encoder, [TEXTS[4]], 1)
     assert (hit.id, hit.score) == (4, pytest.approx(1, abs=1e-5))
 

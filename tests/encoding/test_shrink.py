@@ -44,7 +44,7 @@ def test_the_five_lines(encoder, tmp_path, how):
 
 
 def test_an_index_takes_the_folder_of_its_encoder_or_of_the_shrunk_one(encoder, tmp_path):
-    normalized = encoder.then(Normalize())
+    normalized = encoder.with_view(encoder.view.then(Normalize()))
     small = normalized.shrink(TEXTS, bytes=8)
     index = small.index(TEXTS)
     index.save(tmp_path / "idx")
@@ -88,37 +88,37 @@ def test_documents_are_codes_and_queries_are_floats(encoder):
 
 
 def kinds(encoder):
-    return [type(step).__name__ for step in encoder.head.steps]
+    return [type(step).__name__ for step in encoder.view.head.steps]
 
 
 def test_a_tuned_encoder_is_coded_as_it_is_and_another_is_whitened_first(encoder, tiny_model):
     untuned = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=False)
     coded = encoder.shrink(TEXTS, bytes=8)
     assert kinds(coded) == ["Mean", "Quantise"]
-    assert coded.head.whitening is None
+    assert coded.view.head.whitening is None
     whitened = untuned.shrink(TEXTS, bytes=8)
     assert kinds(whitened) == ["Mean", "Whiten", "Normalize", "Quantise"]
-    assert whitened.head.whitening.gamma == 1
+    assert whitened.view.head.whitening.gamma == 1
     asked = encoder.shrink(TEXTS, bytes=8, gamma=0.25)
     assert kinds(asked) == kinds(whitened)
-    assert asked.head.whitening.gamma == 0.25
+    assert asked.view.head.whitening.gamma == 0.25
     both = encoder.shrink(TEXTS, k=20, bytes=8)
     assert kinds(both) == kinds(whitened)
-    assert (both.dimension, both.without_code().dimension) == (8, 20)
+    assert (both.dimension, both.view.uncoded.dimension) == (8, 20)
     for small in (coded, whitened, asked, both):
         again = small.shrink(TEXTS, bytes=4)  # fits anew: nothing is coded or whitened twice
         assert kinds(again).count("Quantise") == 1
         assert kinds(again).count("Whiten") == (small is whitened)
-        vectors, codes = small.without_code().encode(TEXTS), small.encode(TEXTS)
+        vectors, codes = small.view.uncoded(TEXTS), small.encode(TEXTS)
         error = ((codes.decode() - vectors) ** 2).sum() / ((vectors - vectors.mean(axis=0)) ** 2).sum()
-        assert error == pytest.approx(small.head.code.distortion_, rel=0.35)
+        assert error == pytest.approx(small.view.head.code.distortion_, rel=0.35)
 
 
 @pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
 @pytest.mark.parametrize("how", [{}, {"gamma": 0.25}])
 def test_the_index_of_a_small_encoder_is_that_of_its_codes(encoder, backend, how):
     small = encoder.shrink(TEXTS, bytes=8, **how)
-    code, floats = small.head.code, small.without_code()
+    code, floats = small.view.head.code, small.with_view(small.view.uncoded)
     index = small.index(TEXTS, backend=backend)
     of_codes = build_index(small.encode(TEXTS), backend, codes=code)
     scores = code.scores(floats.encode(TEXTS[:9]), small.encode(TEXTS))

@@ -51,13 +51,13 @@ TEXTS = generated(60)
 DERIVED = {
     "itself": lambda e: e,
     "with_pooling": lambda e: e.with_pooling("cls"),
-    "then": lambda e: e.then(Truncate(4)),
+    "then": lambda e: e.with_view(e.view.then(Truncate(4))),
     "whiten": lambda e: e.whiten(TEXTS, k=4),
     "shrink": lambda e: e.shrink(TEXTS, k=4, bytes=2),
-    "without_code": lambda e: e.shrink(TEXTS, k=4, bytes=2).without_code(),
-    "before_whitening": lambda e: e.whiten(TEXTS, k=4).before_whitening(),
-    "judged": lambda e: e.judged(),
-    "with_module": lambda e: e.with_module(e.model()),
+    "without_code": lambda e: e.shrink(TEXTS, k=4, bytes=2).with_view(e.shrink(TEXTS, k=4, bytes=2).view.uncoded),
+    "before_whitening": lambda e: e.whiten(TEXTS, k=4).with_view(e.whiten(TEXTS, k=4).view.unfitted),
+    "judged": lambda e: e.with_view(e.view.judged()),
+    "with_module": lambda e: e.with_module(e.module),
 }
 
 
@@ -84,4 +84,4 @@ def test_the_view_of_a_role_is_made_once(encoder):
     """Texts of one view share a batch of the server."""
     for role in ("query", "document"):
         assert encoder.view.in_role(role) is encoder.view.in_role(role)
-        assert encoder.view.floats.in_role(role) is encoder.view.floats.in_role(role)
+        assert encoder.view.uncoded.in_role(role) is encoder.view.uncoded.in_role(role)

@@ -63,9 +63,9 @@ def test_a_later_process_imports_nothing_heavy_and_gives_the_same_vectors(folder
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
     vectors = encoder.encode(TEXTS)
     codes = np.packbits(vectors > 0, axis=1).tolist()
-    assert later[1] == [[vectors.tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.fingerprint, codes]
-    assert encoder.fingerprint == Encoder.from_pretrained(folder, pooling="mean", engine="jax").fingerprint
-    assert encoder.model().config == encoder.config
+    assert later[1] == [[vectors.tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.view.fingerprint, codes]
+    assert encoder.view.fingerprint == Encoder.from_pretrained(folder, pooling="mean", engine="jax").view.fingerprint
+    assert encoder.module.config == encoder.view.core.config
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_other_processors_have_compiled_forms_of_their_own(small, tmp_path, monk
 
 def test_a_search_imports_nothing_heavy(folder, tmp_path):
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
-    index = build_index(encoder.encode(TEXTS), encoding=encoder.encoding(), documents=TEXTS)
+    index = build_index(encoder.encode(TEXTS), space=encoder.view.space, documents=TEXTS)
     index.save(tmp_path / "index")
     code = SEARCH.format(index=str(tmp_path / "index"))
     process(code, "0")
@@ -126,7 +126,7 @@ def test_what_is_damaged_is_made_again_with_one_warning(small, tmp_path, engine,
 
     def results():
         encoder = Encoder.from_pretrained(small, pooling="mean", engine=engine)
-        return encoder.fingerprint, encoder.encode(TEXTS[0]).tolist()
+        return encoder.view.fingerprint, encoder.encode(TEXTS[0]).tolist()
 
     expected = results()
     for names in kinds[engine]:
@@ -175,9 +175,9 @@ def test_weights_of_equal_size_and_time_are_other_weights(small, others, tmp_pat
     for engine in ("openvino", "jax"):
         after = Encoder.from_pretrained(small, **reading, engine=engine)
         np.testing.assert_allclose(after.encode(TEXTS), expected, atol=2e-5)
-        assert after.fingerprint != before.fingerprint
+        assert after.view.fingerprint != before.view.fingerprint
         with pytest.raises(MismatchError, match="expected other weights"):
-            index.check_encoding(after.encoding())
+            index.check_fits(after.view.space)
 
 
 @pytest.mark.parametrize("engine", ["openvino", "jax"])
@@ -205,7 +205,7 @@ def test_a_folder_that_is_replaced_while_an_encoder_reads_it(small, others, tmp_
     found = Encoder.from_pretrained(small, **reading)
     monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
     anew = Encoder.from_pretrained(small, **reading)
-    assert found.fingerprint == anew.fingerprint
+    assert found.view.fingerprint == anew.view.fingerprint
     np.testing.assert_allclose(found.encode(TEXTS), anew.encode(TEXTS), atol=1e-6)
 
 
@@ -215,7 +215,7 @@ def test_a_folder_that_is_replaced_after_an_encoder_was_made(small, others, tmp_
     later = Encoder.from_pretrained(small, pooling="mean", engine="openvino")
     replaced(small, tmp_path)
     assert np.array_equal(later.encode(TEXTS), vectors)  # by the graph that is kept
-    for new in (lambda: later.encode(TEXTS, pooling="cls"), lambda: later.model()):
+    for new in (lambda: later.encode(TEXTS, pooling="cls"), lambda: later.module):
         with pytest.raises(ModelError, match="changed after the model was loaded"):
             new()
     assert np.abs(Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS) - vectors).max() > 0

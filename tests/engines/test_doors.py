@@ -88,7 +88,9 @@ def test_a_head_in_every_engine_first_and_from_the_cache(name, engine, shallow_m
     pooling = "first_last_avg" if name == "nothing" else "mean"
 
     def encoder():
-        return Encoder.from_pretrained(shallow_model, pooling=pooling, engine=engine).then(*steps)
+        return Encoder.from_pretrained(shallow_model, pooling=pooling, engine=engine).with_view(
+            Encoder.from_pretrained(shallow_model, pooling=pooling, engine=engine).view.then(*steps)
+        )
 
     same(encoder().encode(TEXTS), expected(pooled[pooling]))
     assert bool(list(cache.rglob("graph.xml"))) == (engine == "openvino")
@@ -107,11 +109,11 @@ def test_every_door(engine, shallow_model, pooled, tmp_path, monkeypatch, capsys
     """One sentence, precisions, a stream, an index, the command's option and the variable."""
     monkeypatch.setenv("JAXWHITEN_ENGINE", engine)
     encoder, x = Encoder.from_pretrained(shallow_model, pooling="mean"), pooled["mean"]
-    assert encoder.engine == engine
+    assert encoder.view.core.engine.name == engine
     coded, expected = encoder.with_code(SPECTRUM), SPECTRUM.encode(x)
     same(coded.encode(TEXTS[1])[None], expected[1:2])
     same(np.concatenate(list(coded.encode_stream(TEXTS))), expected)
-    same(coded.without_code().encode_query(TEXTS), x)
+    same(coded.with_view(coded.view.uncoded).encode_query(TEXTS), x)
     own = encoder.encode(TEXTS)  # whose lowest and highest values are the ends of int8's range
     same(own, x)
     for precision in ("int8", "ubinary"):
@@ -179,14 +181,17 @@ def test_steps_of_others_are_applied_as_they_are(engine, shallow_model, pooled, 
     """Graphs of two steps of one class are told apart, and none is kept for a process with other code."""
     encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
     for factor in (2.0, 3.0):
-        scaled = encoder.then(Scaled(factor))
+        scaled = encoder.with_view(encoder.view.then(Scaled(factor)))
         np.testing.assert_allclose(scaled.encode(TEXTS), factor * pooled["mean"], atol=1e-4)
-    assert encoder.then(Scaled(2.0)).fingerprint not in (scaled.fingerprint, encoder.fingerprint)
+    assert encoder.with_view(encoder.view.then(Scaled(2.0))).view.fingerprint not in (
+        scaled.view.fingerprint,
+        encoder.view.fingerprint,
+    )
     assert not list(cache.rglob("graph.xml"))
     with pytest.raises(
         InputError, match=r"Listed.values: expected a hashable value, got list: use a tuple, or array\(\)"
     ):
-        encoder.then(Listed([1.0]))
+        encoder.with_view(encoder.view.then(Listed([1.0])))
 
 
 @step
@@ -198,14 +203,16 @@ def test_weights_of_two_dtypes(engine, shallow_model, pooled):
     encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
     for dtype in (np.float32, np.float16):
         expected = np.tanh(pooled["mean"] @ WEIGHT.astype(dtype).astype(np.float32).T + 1)
-        np.testing.assert_allclose(encoder.then(dense(dtype)).encode(TEXTS), expected, atol=1e-4)
+        np.testing.assert_allclose(
+            encoder.with_view(encoder.view.then(dense(dtype))).encode(TEXTS), expected, atol=1e-4
+        )
 
 
 def test_an_encoder_that_nobody_holds_leaves_memory(engine, shallow_model):
     """Neither the library keeps it nor what the tests check it with."""
     encoder = Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
     encoder.encode(TEXTS[:2])
-    held = weakref.ref(encoder.executor)
+    held = weakref.ref(encoder.view.core.engine)
     del encoder
     gc.collect()
     assert held() is None

@@ -30,12 +30,14 @@ def on_one_device(tiny_model, monkeypatch):
 
 
 def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, tiny_model):
-    program = on_one_device.executor
+    program = on_one_device.view.core.engine
     assert (program.devices, program.in_flight) == (1, 5)
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    assert alone.executor.devices == 1
-    alone.executor._threads = None
-    on_one_device.executor.layout.token_budget = alone.executor.layout.token_budget = 256  # many batches
+    assert alone.view.core.engine.devices == 1
+    alone.view.core.engine._threads = None
+    on_one_device.view.core.engine.layout.token_budget = alone.view.core.engine.layout.token_budget = (
+        256  # many batches
+    )
     names = ("mean", "cls")
     found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
     for name in names:
@@ -69,12 +71,16 @@ def test_one_encoder_serves_eight_threads(on_one_device):
 
 
 def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):
-    assert on_one_device.warm_up(24) is on_one_device
-    compiled = set(on_one_device.executor._compiled)
+    assert on_one_device.view.warm_up(24) is on_one_device
+    compiled = set(on_one_device.view.core.engine._compiled)
     assert {key[0] for key in compiled} == {(1, 8), (1, 16), (1, 24)}
-    for text in ("", "a man", *(text for text in TEXTS[:40] if on_one_device.tokenizer([text]).lengths[0] <= 24)):
+    for text in (
+        "",
+        "a man",
+        *(text for text in TEXTS[:40] if on_one_device.view.core.tokenizer([text]).lengths[0] <= 24),
+    ):
         on_one_device.encode(text)
-    assert set(on_one_device.executor._compiled) == compiled
+    assert set(on_one_device.view.core.engine._compiled) == compiled
 
 
 def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
@@ -97,7 +103,7 @@ def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     monkeypatch.setattr(JAXEngine, "start", counting)
     counted = SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
     monkeypatch.setattr("jaxwhiten.engines.forward.forward", counted)
-    on_one_device.executor.layout.token_budget = 128
+    on_one_device.view.core.engine.layout.token_budget = 128
     on_one_device.encode(TEXTS)
     assert len(shapes) > len(set(shapes)) == len(lowered)
 
@@ -130,13 +136,13 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     """Eight devices, rows dealt out to them in turn; the padding rows at the end find no room."""
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     rng, rows, devices = np.random.default_rng(0), 21, 8
-    assert encoder.executor.devices == devices
+    assert encoder.view.core.engine.devices == devices
     lengths = np.sort(rng.integers(2, 25, rows))[::-1].astype(np.int32)
     tokens = TokenIds(rng.integers(5, 200, lengths.sum()).astype(np.int32), lengths)
     room = devices * int(lengths[::devices].sum())
     names = ("mean", "cls", "first_last_avg", "max")
     heads = {name: encoder.view.with_pooling(name).placed for name in names}
-    engine = encoder.executor
+    engine = encoder.view.core.engine
     batches = [Batch(np.arange(rows), 40, 32, tokens) for tokens in (room, 40 * 32)]
     packed, padded = (engine.fetch(engine.start(batch, tokens, heads)) for batch in batches)
     for name in names:

@@ -90,9 +90,9 @@ def test_accelerators_share_rows():
 def encoders(tiny_model):
     """On eight devices: with packed batches, and with shared rows."""
     packed, shared = (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32) for _ in range(2))
-    assert not packed.executor.layout.share_rows
-    shared.executor.layout.share_rows = True
-    shared.executor.layout.token_budget = 8 * 512
+    assert not packed.view.core.engine.layout.share_rows
+    shared.view.core.engine.layout.share_rows = True
+    shared.view.core.engine.layout.token_budget = 8 * 512
     return packed, shared
 
 
@@ -120,8 +120,8 @@ def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, mo
     packed = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
     monkeypatch.setattr(forward, "kernel_for", lambda *how: Fused(implementation="xla"))
     long = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
-    long.executor.layout.share_rows = True
-    assert long.tokenizer(texts).lengths.max() > 128
+    long.view.core.engine.layout.share_rows = True
+    assert long.view.core.tokenizer(texts).lengths.max() > 128
     np.testing.assert_allclose(long.encode(texts), packed.encode(texts), atol=1e-5)
 
 
@@ -138,7 +138,7 @@ def test_a_pooling_of_whole_rows_keeps_packed_batches(encoders):
 
 def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
     _, shared = encoders
-    lengths = shared.tokenizer(TEXTS).lengths
+    lengths = shared.view.core.tokenizer(TEXTS).lengths
     one, other = next((i, j) for i in range(40) for j in range(i) if lengths[i] == lengths[j] and TEXTS[i] != TEXTS[j])
     changed = [*TEXTS]
     changed[one] = TEXTS[other]
@@ -151,7 +151,7 @@ def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
 
 def test_bfloat16_is_near_float32(tiny_model, encoders):
     shared = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, dtype="bfloat16")
-    shared.executor.layout.share_rows = True
+    shared.view.core.engine.layout.share_rows = True
     found, expected = shared.encode(TEXTS[:60]), encoders[0].encode(TEXTS[:60])
     assert np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
 

@@ -65,12 +65,12 @@ def test_heads_share_the_encoder_s_program(pair):
     vectors = pair[0].encode(SENTENCES)
     whitening = Whitening(n_components=5).fit(np.random.default_rng(0).normal(size=(99, 32)).astype(np.float32))
     code = make_code("ubinary").fit(vectors)
-    forward = pair[1].executor
+    forward = pair[1].view.core.engine
     pair[1].encode(SENTENCES)
     before = sum(key[0] == "poolings" for key in forward._programs)
     for change in (
         lambda e: e.with_whitening(whitening),
-        lambda e: e.then(*e.with_whitening(whitening).head.steps[1:]),
+        lambda e: e.with_view(e.view.then(*e.with_whitening(whitening).view.head.steps[1:])),
     ):
         expected, found = (change(encoder).encode(SENTENCES) for encoder in pair)
         np.testing.assert_allclose(found, expected, atol=1e-4)
@@ -106,21 +106,23 @@ def test_several_threads_at_once(pair):
 
 def test_no_memory_splits_the_batch(pair, monkeypatch):
     _, encoder = pair
-    expected, start = encoder.encode(SENTENCES), type(encoder.executor).start
+    expected, start = encoder.encode(SENTENCES), type(encoder.view.core.engine).start
 
     def full(self, batch, *rest, **how):
         if len(batch.rows) > 3:
             raise MemoryError("std::bad_alloc")
         return start(self, batch, *rest, **how)
 
-    monkeypatch.setattr(encoder.executor.layout, "token_budget", 1024)
-    monkeypatch.setattr(type(encoder.executor), "start", full)
+    monkeypatch.setattr(encoder.view.core.engine.layout, "token_budget", 1024)
+    monkeypatch.setattr(type(encoder.view.core.engine), "start", full)
     with pytest.warns(RuntimeWarning, match="Out of device memory"):
         np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
 
 
 def test_what_a_batch_raises_is_raised(pair, monkeypatch):
-    monkeypatch.setattr(type(pair[1].executor), "start", lambda *_, **how: (_ for _ in ()).throw(RuntimeError("else")))
+    monkeypatch.setattr(
+        type(pair[1].view.core.engine), "start", lambda *_, **how: (_ for _ in ()).throw(RuntimeError("else"))
+    )
     with pytest.raises(RuntimeError, match="else"):
         pair[1].encode(SENTENCES)
 
@@ -138,18 +140,18 @@ def test_a_sentence_without_a_plan_has_the_vectors_of_one_with_a_plan(pair, fold
     if dtype == "bfloat16" and not has_bfloat16():
         pytest.skip("this CPU has no bfloat16")
     encoder = Encoder.from_pretrained(folder, engine="openvino", dtype=dtype, pooling="mean", max_length=24)
-    encoder = encoder.then(Normalize()).warm_up(8)
-    assert any(key[0] == "tail" for key in encoder.executor._programs) == (dtype != "float32")
+    encoder = encoder.with_view(encoder.view.then(Normalize())).view.warm_up(8)
+    assert any(key[0] == "tail" for key in encoder.view.core.engine._programs) == (dtype != "float32")
     found = [encoder.encode(text) for text in SENTENCES]
     monkeypatch.setattr("jaxwhiten.engines.batching.FEW_TOKENS", 0)
     other = [encoder.encode(text) for text in SENTENCES]
     np.testing.assert_array_equal(found, other)
-    assert len([key for key in encoder.executor._programs if key[0] == "poolings"]) == 1
+    assert len([key for key in encoder.view.core.engine._programs if key[0] == "poolings"]) == 1
 
 
 def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
     _, encoder = pair
-    expected, start, count = encoder.encode(SENTENCES), type(encoder.executor).start, iter(range(9))
+    expected, start, count = encoder.encode(SENTENCES), type(encoder.view.core.engine).start, iter(range(9))
 
     def interrupted(self, *args, **how):
         if next(count) == 3:
@@ -157,7 +159,7 @@ def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
         return start(self, *args, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(encoder.executor), "start", interrupted)
+        patch.setattr(type(encoder.view.core.engine), "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             encoder.encode(SENTENCES, batch_size=1)
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
@@ -165,9 +167,13 @@ def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
 
 def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_path):
     jax, openvino = pair
-    assert (jax.engine, openvino.engine, openvino.dtype) == ("jax", "openvino", "float32")
-    assert jax.fingerprint == openvino.fingerprint  # in float32 one may take the other's place
-    assert [encoder.encoding()["engine"] for encoder in pair] == ["jax", "openvino"]
+    assert (jax.engine, openvino.view.core.engine.name, openvino.view.core.engine.dtype) == (
+        "jax",
+        "openvino",
+        "float32",
+    )
+    assert jax.view.fingerprint == openvino.view.fingerprint  # in float32 one may take the other's place
+    assert [encoder.view.space.engine for encoder in pair] == ["jax", "openvino"]
     keys = [space_key(encoder.view.with_pooling("mean")) for encoder in pair]
     assert keys[0] != keys[1]
     store = EmbeddingStore(tmp_path)
@@ -195,8 +201,8 @@ def test_bfloat16(folder, pair, monkeypatch):
             patch.setenv("ONEDNN_MAX_CPU_ISA", limit)
             assert has_bfloat16() == lets
     encoder = Encoder.from_pretrained(folder, pooling="mean", max_length=24, engine="openvino", dtype="bfloat16")
-    assert encoder.dtype == "bfloat16"
-    assert encoder.fingerprint != pair[1].fingerprint
+    assert encoder.view.core.engine.dtype == "bfloat16"
+    assert encoder.view.fingerprint != pair[1].view.fingerprint
     x, y = encoder.encode(SENTENCES), pair[0].encode(SENTENCES)
     cosines = (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
     assert cosines.min() > 0.999
@@ -208,7 +214,7 @@ def test_a_model_in_memory_is_saved_as_it_was(pair, tmp_path):
     model = init_model(tiny_config(**SMALL), seed=0)
     encoder = Encoder(model, tmp_path / "tokenizer", engine="openvino", max_length=24)
     folder = encoder.save(tmp_path / "saved")
-    again = Encoder.from_pretrained(folder, engine="openvino", dtype=encoder.dtype)
+    again = Encoder.from_pretrained(folder, engine="openvino", dtype=encoder.view.core.engine.dtype)
     np.testing.assert_allclose(again.encode(SENTENCES[:3]), encoder.encode(SENTENCES[:3]), atol=1e-6)
 
 
@@ -236,7 +242,7 @@ def test_a_step_without_operators_is_named(pair):
 
     pytest.importorskip("openvino")
     with pytest.raises(InputError, match="odd: cannot be exported to ONNX"):
-        pair[1].then(Odd()).encode(SENTENCES[:1])
+        pair[1].with_view(pair[1].view.then(Odd())).encode(SENTENCES[:1])
 
 
 def test_without_openvino_the_error_says_how_to_install_it(folder, monkeypatch):

@@ -21,7 +21,9 @@ TEXTS = [*SENTENCES, "語 and a man", "語"]  # with a token that is not in the 
 def static(tiny_model):
     table = np.random.default_rng(0).standard_normal((200, WIDTH)).astype(np.float32)
     table[1] = 0.0  # [UNK], which model2vec leaves out
-    return Encoder(StaticEncoder(table), tiny_model, max_length=100, name="static").then(Normalize())
+    return Encoder(StaticEncoder(table), tiny_model, max_length=100, name="static").with_view(
+        Encoder(StaticEncoder(table), tiny_model, max_length=100, name="static").view.then(Normalize())
+    )
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +32,18 @@ def folder(static, tmp_path_factory):
 
 
 def test_vectors_are_means_of_rows(static, folder, tiny_model):
-    assert static.tokenizer._tokenizer.token_to_id("[UNK]") == 1
-    tokens, plain = static.tokenizer(TEXTS), Encoder.from_pretrained(folder, pooling="mean", bare=True).encode(TEXTS)
-    table = static.executor.table
+    assert static.view.core.tokenizer._tokenizer.token_to_id("[UNK]") == 1
+    tokens, plain = (
+        static.view.core.tokenizer(TEXTS),
+        Encoder.from_pretrained(folder, pooling="mean", bare=True).encode(TEXTS),
+    )
+    table = static.view.core.engine.table
     for text, vector, start, length in zip(TEXTS, plain, tokens.starts, tokens.lengths, strict=True):
         rows = table[tokens.flat[start : start + length]]
-        assert length == len(Encoder.from_pretrained(tiny_model, pooling="mean").tokenizer([text]).flat) - 2 or not text
+        assert (
+            length == len(Encoder.from_pretrained(tiny_model, pooling="mean").view.core.tokenizer([text]).flat) - 2
+            or not text
+        )
         np.testing.assert_allclose(vector, rows.mean(axis=0) if length else np.zeros(WIDTH), atol=1e-6)
     lengths = np.linalg.norm(static.encode(TEXTS), axis=1)
     np.testing.assert_allclose(lengths, [bool(np.any(v)) for v in plain], atol=1e-6)
@@ -54,9 +62,9 @@ def test_everything_that_follows_an_encoder_follows_it(static, folder, tmp_path)
     small = static.whiten(SENTENCES * 5 + [f"number {i}" for i in range(40)], k=4)
     back = Encoder.from_pretrained(small.save(tmp_path / "small"))
     np.testing.assert_allclose(back.encode(SENTENCES), small.encode(SENTENCES), atol=1e-6)
-    assert back.head.whitening is not None
+    assert back.view.head.whitening is not None
     loaded = Encoder.from_pretrained(folder)
-    assert (loaded.fingerprint, loaded.max_length) == (static.fingerprint, 100)
+    assert (loaded.view.fingerprint, loaded.max_length) == (static.view.fingerprint, 100)
     stored = EmbeddingStore(tmp_path / "store").encode(loaded, SENTENCES)
     np.testing.assert_array_equal(stored, static.encode(SENTENCES))
     streamed = np.concatenate(list(static.encode_stream(SENTENCES, block_size=3)))
@@ -108,7 +116,7 @@ def change(folder, tmp_path, tensors=None, modules=None):
 
 def test_a_quantised_vocabulary(static, folder, tmp_path):
     rows = np.arange(200) % 7
-    tensors = {"embeddings": static.executor.table[:7].copy(), "mapping": rows}
+    tensors = {"embeddings": static.view.core.engine.table[:7].copy(), "mapping": rows}
     tensors["weights"] = np.linspace(0, 1, 200, dtype=np.float32)
     model, _, _ = load_model(change(folder, tmp_path, tensors))
     np.testing.assert_allclose(

@@ -57,8 +57,8 @@ def test_a_vector_fills_the_bytes(encoder, tmp_path, database, columns):
     assert (told["columns"], small.dimension) == (columns, columns)
     assert json.loads((tmp_path / "out" / "recipe.json").read_text()) == told
     assert (told["gamma"], told["rotated_at_random"]) == (0.5, columns == 128)
-    vectors = encoder.before_whitening().encode(["a man plays", "two dogs run"])
-    kept = encoder.head.whitening.with_params(gamma=0.5, n_components=min(columns, 32)).transform(vectors)
+    vectors = encoder.view.unfitted(["a man plays", "two dogs run"])
+    kept = encoder.view.head.whitening.with_params(gamma=0.5, n_components=min(columns, 32)).transform(vectors)
     wanted = kept @ turn(32, 128) if columns == 128 else kept
     np.testing.assert_allclose(small.encode(["a man plays", "two dogs run"]), normalize(wanted), atol=1e-4)
 
@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
     with pytest.raises(InputError, match="No vector of 32 columns fits 48 bytes of lancedb"):
         save_database(tmp_path / "out", encoder, "lancedb", 48)
     with pytest.raises(InputError, match="contains no whitening"):
-        save_database(tmp_path / "out", encoder.before_whitening(), "qdrant")
+        save_database(tmp_path / "out", encoder.with_view(encoder.view.unfitted), "qdrant")
     assert not (tmp_path / "out").exists()
 
 
@@ -193,16 +193,16 @@ def test_lancedb_takes_the_points_of_a_code(tiny_model, tmp_path):
     texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
     encoder = base.shrink(texts, bytes=8)
     settings = save_database(tmp_path / "out", encoder, "lancedb")
-    assert (settings["bytes"], settings["columns"]) == (8, encoder.head.code.quantiser().width)
+    assert (settings["bytes"], settings["columns"]) == (8, encoder.view.head.code.quantiser().width)
     recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
     small = Encoder.from_pretrained(tmp_path / "out" / "model")
     db = recipe["connect"](str(tmp_path / "texts.lance"))
     ids = [str(number) for number in range(len(texts))]
     recipe["add"](db, ids[:20], texts[:20], small.encode(texts[:20]))  # a trained quantizer needs 256
     recipe["add"](db, ids[20:], texts[20:], small.encode(texts[20:]))
-    quantiser = encoder.head.code.quantiser()
+    quantiser = encoder.view.head.code.quantiser()
     stored = quantiser.coordinates(np.asarray(encoder.encode(texts)).view(np.uint8))
-    queries = encoder.without_code().encode(texts[:9])
+    queries = encoder.view.uncoded(texts[:9])
     points = quantiser.scanned(quantiser.asked(normalize(queries))[0])
     distances = np.square(points[:, None] - stored).sum(axis=2)
     for text, row in zip(texts, distances, strict=False):

@@ -38,8 +38,8 @@ def test_the_folder_gives_the_vectors_of_the_encoder(whitened):
     np.testing.assert_allclose(encoder.encode(SENTENCES), wanted, atol=1e-5)
     again = Encoder.from_pretrained(folder)
     np.testing.assert_allclose(again.encode(SENTENCES), wanted, atol=1e-5)
-    assert (again.max_length, again.dimension, again.pooling) == (LENGTH, 12, "auto")
-    found = again.head.whitening
+    assert (again.max_length, again.dimension, again.view.head.name) == (LENGTH, 12, "auto")
+    found = again.view.head.whitening
     assert (found.n_components, found.beta, found.gamma) == (12, 0.9, 0.8)
 
 
@@ -67,10 +67,10 @@ def test_whiten_fits_and_shares_the_weights(tiny_model):
     expected = Whitening(n_components=4, shrinkage="oas").fit(encoder.encode(texts))
     wanted = normalize(expected.transform(encoder.encode(SENTENCES)))
     np.testing.assert_allclose(small.encode(SENTENCES), wanted, atol=1e-4)
-    assert small.executor is encoder.executor
+    assert small.view.core.engine is encoder.view.core.engine
     assert (encoder.dimension, small.dimension) == (32, 4)
-    assert small.fingerprint != encoder.fingerprint
-    assert small.head.whitening.provenance["fingerprint"] == encoder.fingerprint
+    assert small.view.fingerprint != encoder.view.fingerprint
+    assert small.view.head.whitening.provenance["fingerprint"] == encoder.view.fingerprint
     fewer = encoder.with_whitening(expected.with_params(n_components=2, gamma=0.5), normalize=False)
     changed = expected.with_params(n_components=2, gamma=0.5)
     np.testing.assert_allclose(fewer.encode(SENTENCES), changed.transform(encoder.encode(SENTENCES)), atol=1e-4)

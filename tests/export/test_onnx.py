@@ -47,7 +47,9 @@ def test_the_real_minilm(minilm, tmp_path):
 
 @pytest.mark.parametrize("name", ["spectrum", "int8", "ubinary", "binary"])
 def test_a_code_at_the_end_gives_its_bytes(tiny_model, tmp_path, name):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24).then(Normalize())
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24).with_view(
+        Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24).view.then(Normalize())
+    )
     found = np.asarray(encoder.encode(SENTENCES))
     rows = (found.mean(0) + np.random.default_rng(0).normal(size=(800, 32)) * found.std(0)).astype(np.float32)
     coded = encoder.with_code(make_code(name, **({"bytes": 6} if name == "spectrum" else {})).fit(rows))
@@ -56,5 +58,5 @@ def test_a_code_at_the_end_gives_its_bytes(tiny_model, tmp_path, name):
     wanted = coded.encode(SENTENCES)
     assert codes.shape == wanted.shape
     assert (codes != wanted).mean() < 0.02  # values within rounding of a level
-    lost, least = (np.linalg.norm(coded.head.code.decode(x) - found, axis=1) for x in (codes, wanted))
+    lost, least = (np.linalg.norm(coded.view.head.code.decode(x) - found, axis=1) for x in (codes, wanted))
     np.testing.assert_allclose(lost, least, atol=1e-5)

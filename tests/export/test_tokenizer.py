@@ -41,7 +41,9 @@ def source(tiny_model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def encoder(source):
     how = {"max_length": LONGEST, "prompts": PROMPTS, "device": "cpu:0"}
-    return Encoder.from_pretrained(source, pooling="mean", **how).then(Normalize())
+    return Encoder.from_pretrained(source, pooling="mean", **how).with_view(
+        Encoder.from_pretrained(source, pooling="mean", **how).view.then(Normalize())
+    )
 
 
 def database(folder, encoder, texts):
@@ -76,8 +78,8 @@ def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tm
     own = CrossEncoder.from_pretrained if kind == "cross" else Encoder.from_pretrained
     if kind != "onnx":
         encoder = own(tmp_path / "out", device="cpu:0")
-        assert encoder.tokenizer.max_length == longest
-    np.testing.assert_array_equal(np.concatenate(found), encoder.tokenizer(paragraphs).flat)
+        assert encoder.view.core.tokenizer.max_length == longest
+    np.testing.assert_array_equal(np.concatenate(found), encoder.view.core.tokenizer(paragraphs).flat)
     if not static:
         assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["model_max_length"] == LONGEST
     if kind not in ("cross", "static"):

@@ -108,6 +108,6 @@ def test_the_snippet_of_a_coded_card_compares_queries_with_decoded_documents(tin
     card, names = (out / "README.md").read_text(encoding="utf-8"), {}
     snippet = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)[0].replace("FOLDER", str(out))
     exec(snippet.replace('["A sentence."]', repr(SENTENCES)).replace('["A question?"]', repr(SENTENCES[:3])), names)
-    decoded = normalize(Encoder.from_pretrained(out).head.code.decode(names["documents"]))
+    decoded = normalize(Encoder.from_pretrained(out).view.head.code.decode(names["documents"]))
     cosines = normalize(np.asarray(encoder.encode(SENTENCES[:3]))) @ decoded.T
     np.testing.assert_allclose(names["scores"], cosines, atol=1e-5)

@@ -59,7 +59,7 @@ def encoder(tiny_model):
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # on eight devices the smallest batch has eight rows
-    full = on(encoder, Full(encoder.executor, 600, late))
+    full = on(encoder, Full(encoder.view.core.engine, 600, late))
     with pytest.warns(RuntimeWarning, match=r"Out of device memory with \d+ sentences of \d+ tokens"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
@@ -71,7 +71,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 
 def test_what_cannot_be_split_is_an_error(encoder):
-    on(encoder, Full(encoder.executor, 8, False))
+    on(encoder, Full(encoder.view.core.engine, 8, False))
     with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower `max_length`"):
         encoder.encode(TEXTS)
 
@@ -81,6 +81,6 @@ def test_other_errors_of_the_device_are_not_hidden(encoder):
         def start(self, *_, **how):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    on(encoder, Broken(encoder.executor, 0, False))
+    on(encoder, Broken(encoder.view.core.engine, 0, False))
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         encoder.encode(TEXTS)

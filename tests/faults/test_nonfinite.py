@@ -37,7 +37,7 @@ def overflowing(tmp_path_factory):
     """A model whose weights are all finite, and whose vectors of one word are not."""
     folder = tmp_path_factory.mktemp("models") / "overflowing"
     encoder = Encoder.from_pretrained(write_model(folder.with_name("sound")), pooling="mean")
-    model, ids = encoder.model(), encoder.tokenizer([WORD]).flat[1:-1]
+    model, ids = encoder.module, encoder.view.core.tokenizer([WORD]).flat[1:-1]
     table = np.array(model.embeddings.word.embedding[...])
     table[ids] = 3e38
     model.embeddings.word.embedding[...] = jnp.asarray(table)
@@ -73,7 +73,7 @@ DOORS = {
     "encode, cut and scaled": lambda e, texts: e.encode(texts, truncate_dim=8, normalize_embeddings=True),
     "encode, binary": lambda e, texts: e.encode(texts, precision="binary"),
     "encode_stream": lambda e, texts: list(e.encode_stream(iter(texts), block_size=5)),
-    "moments": lambda e, texts: e.moments(iter(texts)),
+    "moments": lambda e, texts: e.view.moments(iter(texts)),
     "whiten": lambda e, texts: e.whiten(texts),
     "store": lambda e, texts: EmbeddingStore().encode(e, texts),
     "store, resumed": lambda e, texts: _resumed(EmbeddingStore(), e, texts),
@@ -167,7 +167,9 @@ def test_unit_length_has_finite_gradients():
 @pytest.mark.slow
 def test_equal_cosines_have_no_correlation(run, tiny_model, tmp_path):
     flat = Dense(np.zeros((32, 32), np.float32), np.ones(32, np.float32), None, "Identity")
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean").then(flat)
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean").with_view(
+        Encoder.from_pretrained(tiny_model, pooling="mean").view.then(flat)
+    )
     texts = TEXTS[:6]
     found = evaluate(encoder, (texts, texts[::-1], [1, 2, 3, 4, 5, 6]), resamples=10)
     assert "Spearman undefined: all cosines are equal, 6 pairs" in repr(found)

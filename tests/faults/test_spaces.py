@@ -41,7 +41,7 @@ def encoders(tiny_model, tmp_path_factory):
     base = made(tiny_model)
     found = {"base": base, "weights": made(weights), "pooling": made(tiny_model, pooling="cls")}
     with warnings.catch_warnings(action="ignore"):  # of few rows
-        found["head"] = base.with_whitening(base.whiten(TEXTS, k=32).head.whitening.with_params(gamma=0.3))
+        found["head"] = base.with_whitening(base.whiten(TEXTS, k=32).view.head.whitening.with_params(gamma=0.3))
     found["prompt"] = made(tiny_model, {**PROMPTS, "document": "two dogs "})
     found["prompt of queries"] = made(tiny_model, {**PROMPTS, "query": "two dogs "})
     return found | {"max_length": made(tiny_model, max_length=8)}
@@ -58,15 +58,11 @@ def index_of(encoder, **how):
 
 @functools.lru_cache
 def summary_of(encoder):
-    return encoder.moments(TEXTS, prompt=encoder.prompt_for("document"))
+    return encoder.documents.moments(TEXTS)
 
 
 def moments_of(encoder):
     return copy.deepcopy(summary_of(encoder))
-
-
-def encoding_of(encoder):
-    return encoder.encoding(prompt=encoder.prompt_for("document"))
 
 
 @functools.lru_cache
@@ -93,7 +89,7 @@ def database(there, other, folder):
 
 
 DOCUMENTS = {
-    "build_index(encoding=)": lambda a, b, _: build_index(b.encode_document(NEW), "jax", encoding=encoding_of(a)),
+    "build_index(space=)": lambda a, b, _: build_index(b.encode_document(NEW), "jax", space=a.documents.space),
     "build_index(whitening=)": lambda a, b, _: index_of(b, whitening=fitted(a)),
     "build_index(codes=)": lambda a, b, _: index_of(b, codes=coded(a)),
     "Index.add": lambda a, b, _: index_of(a).add(b.encode_document(NEW), documents=NEW),

@@ -51,8 +51,8 @@ def cross(cross_encoder):
 
 
 def indexed(kit, texts=TEXTS):
-    encoding, ids = kit.encoder.encoding(), [f"id {number}" for number in range(N)]
-    return build_index(VECTORS, "jax", documents=texts, ids=ids, encoding=encoding)
+    space, ids = kit.encoder.view.space, [f"id {number}" for number in range(N)]
+    return build_index(VECTORS, "jax", documents=texts, ids=ids, space=space)
 
 
 def texts_of(index):
@@ -91,7 +91,7 @@ DOORS = {
     "encode_query": lambda kit, texts: kit.encoder.encode_query(texts),
     "encode_document": lambda kit, texts: kit.encoder.encode_document(texts),
     "encode_stream": lambda kit, texts: np.concatenate(list(kit.encoder.encode_stream(texts, block_size=16))),
-    "moments": lambda kit, texts: kit.encoder.moments(texts).mean,
+    "moments": lambda kit, texts: kit.encoder.view.moments(texts).mean,
     "whiten": lambda kit, texts: kit.encoder.whiten(texts, 2, shrinkage=0.1).encode(TEXTS[:2]),
     "distil_static": lambda kit, texts: distil_static(kit.encoder, texts, 4, fit=True).encode(TEXTS[:3]),
     "EmbeddingStore": lambda kit, texts: EmbeddingStore(kit.folder / "store").encode(kit.encoder, texts),
@@ -108,7 +108,7 @@ DOORS = {
     "databases.fill": fill,
     "Examples": lambda kit, texts: Examples({"a": LAST, "b": texts}).columns["b"],
     "pair_table": lambda kit, texts: pair_table(Examples({"a": LAST, "b": texts}, SCORES), kit.tokenizer).tokens.flat,
-    "tokenize_columns": lambda kit, texts: tokenize_columns([LAST, texts], kit.encoder.tokenizer).tokens.flat,
+    "tokenize_columns": lambda kit, texts: tokenize_columns([LAST, texts], kit.encoder.view.core.tokenizer).tokens.flat,
     "mine_negatives": lambda kit, texts: mine_negatives(kit.encoder, texts, LAST, count=1, depth=4),
 }
 # These read the container themselves, row by row.
@@ -125,7 +125,7 @@ ROWS = {
 
 @pytest.fixture
 def kit(encoder, cross, tmp_path):
-    tokenizer = BulkTokenizer(encoder.tokenizer.folder, 32, 200)
+    tokenizer = BulkTokenizer(encoder.view.core.tokenizer.folder, 32, 200)
     return SimpleNamespace(encoder=encoder, cross=cross, tokenizer=tokenizer, folder=tmp_path)
 
 

@@ -45,11 +45,11 @@ def test_text_becomes_bytes_in_one_program(encoder, code):
     mostly_equal(coded.encode(SENTENCES), code.encode(encoder.encode(SENTENCES)))
     blocks = list(coded.encode_stream(SENTENCES, block_size=4))
     np.testing.assert_array_equal(np.concatenate(blocks), coded.encode(SENTENCES))
-    assert f"{code.name} code of {code.nbytes} bytes" in coded.head.summary
-    assert coded.fingerprint != encoder.fingerprint
-    floats = coded.without_code()
+    assert f"{code.name} code of {code.nbytes} bytes" in coded.view.head.summary
+    assert coded.view.fingerprint != encoder.view.fingerprint
+    floats = coded.with_view(coded.view.uncoded)
     np.testing.assert_array_equal(floats.encode(SENTENCES), encoder.encode(SENTENCES))
-    assert [type(step).__name__ for step in coded.head.steps] == ["Mean", "Quantise"]
+    assert [type(step).__name__ for step in coded.view.head.steps] == ["Mean", "Quantise"]
 
 
 @pytest.mark.jax
@@ -64,12 +64,12 @@ def test_the_folder_keeps_the_code_and_others_read_the_vectors(encoder, code, tm
     folder = coded.save(tmp_path / "out")
     again = Encoder.from_pretrained(folder)
     np.testing.assert_array_equal(again.encode(SENTENCES), coded.encode(SENTENCES))
-    assert again.fingerprint == coded.fingerprint
-    assert again.without_code().encoding()["fingerprint"] == coded.without_code().encoding()["fingerprint"]
-    assert repr(again.head.code) == repr(code)
+    assert again.view.fingerprint == coded.view.fingerprint
+    assert again.view.uncoded.space.fingerprint == coded.view.uncoded.space.fingerprint
+    assert repr(again.view.head.code) == repr(code)
     library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     theirs = library.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
-    np.testing.assert_allclose(theirs, coded.without_code().encode(SENTENCES), atol=1e-5)
+    np.testing.assert_allclose(theirs, coded.view.uncoded(SENTENCES), atol=1e-5)
     encoder.save(folder)  # over it: the code goes with the head it belonged to
     assert not (folder / CODE_FILE).exists()
     assert Encoder.from_pretrained(folder).encode(SENTENCES).dtype == np.float32
@@ -79,14 +79,14 @@ def test_a_code_of_whitened_vectors_follows_the_whitening(encoder, rows, tmp_pat
     whitening = Whitening(gamma=0.5, n_components=20).fit(rows)
     code = SpectrumCode(bytes=6).fit(whitening)
     coded = encoder.with_whitening(whitening).with_code(code)
-    kinds = [type(step).__name__ for step in coded.head.steps]
+    kinds = [type(step).__name__ for step in coded.view.head.steps]
     assert kinds == ["Mean", "Whiten", "Normalize", "Quantise"]
-    assert coded.head.whitening.gamma == 0.5
-    mostly_equal(coded.encode(SENTENCES), code.encode(coded.without_code().encode(SENTENCES)))
+    assert coded.view.head.whitening.gamma == 0.5
+    mostly_equal(coded.encode(SENTENCES), code.encode(coded.view.uncoded(SENTENCES)))
     again = Encoder.from_pretrained(coded.save(tmp_path))
-    assert [type(step).__name__ for step in again.head.steps] == kinds
+    assert [type(step).__name__ for step in again.view.head.steps] == kinds
     np.testing.assert_array_equal(again.encode(SENTENCES), coded.encode(SENTENCES))
-    bits = UBinary().fit(coded.without_code().encode(SENTENCES))
+    bits = UBinary().fit(coded.view.uncoded(SENTENCES))
     assert coded.with_code(bits).dimension == 3  # takes the place of the code before
     with pytest.raises(MismatchError, match="space of the code: expected dimension=20, got 32"):
         encoder.with_code(code)
@@ -104,11 +104,11 @@ def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
     code = UBinary().fit(rows)
     coded = encoder.with_code(code)
     with pytest.raises(InputError, match="nothing can follow a code"):
-        coded.then(Normalize())
+        coded.with_view(coded.view.then(Normalize()))
     with pytest.raises(MismatchError, match="expects 32 dimensions"):
-        encoder.then(Truncate(8), Quantise.of(code))
+        encoder.with_view(encoder.view.then(Truncate(8), Quantise.of(code)))
     with pytest.raises(MismatchError, match="the space of the code: expected dimension=32, got 8"):
-        encoder.then(Truncate(8)).with_code(code)
+        encoder.with_view(encoder.view.then(Truncate(8))).with_code(code)
     of_others = SpectrumCode(bytes=4).fit(Moments(provenance={"pooling": "cls"}).update(rows))
     with pytest.raises(MismatchError, match="expected pooling='cls', got"):
         encoder.with_code(of_others)

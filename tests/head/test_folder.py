@@ -95,7 +95,7 @@ def test_modes_of_pooling(write, modes):
     encoder = assert_equals_sentence_transformers(write(("Pooling", pooling(*modes))))
     names = {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean_tokens": "weightedmean"}
     names |= {"cls_token": "cls", "max_tokens": "max", "lasttoken": "lasttoken"}
-    assert encoder.pooling == ("auto" if len(modes) > 1 else names[modes[0]])
+    assert encoder.view.head.name == ("auto" if len(modes) > 1 else names[modes[0]])
 
 
 def test_dense_and_normalize(write):
@@ -107,7 +107,7 @@ def test_dense_and_normalize(write):
         ("Normalize", None),
     )
     encoder = assert_equals_sentence_transformers(folder)
-    assert encoder.pooling == "auto"
+    assert encoder.view.head.name == "auto"
     assert encoder.dimension == 8
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-5)
 
@@ -138,7 +138,7 @@ def test_weighted_layers(write, handed_out):
         config={"output_hidden_states": handed_out},
     )
     encoder = assert_equals_sentence_transformers(folder)
-    assert encoder.pooling == ("auto" if handed_out else "mean")
+    assert encoder.view.head.name == ("auto" if handed_out else "mean")
 
 
 def test_default_prompt_and_lower_case(write):
@@ -146,7 +146,7 @@ def test_default_prompt_and_lower_case(write):
     folder = write(("Pooling", pooling("mean_tokens")), settings=settings, do_lower_case=True, max_length=20)
     encoder = assert_equals_sentence_transformers(folder)
     assert encoder.max_length == 20
-    assert encoder.pooling == "auto"
+    assert encoder.view.head.name == "auto"
 
 
 def test_a_folder_that_sentence_transformers_saves(write, tmp_path):
@@ -170,15 +170,15 @@ def test_the_real_model_with_its_normalize(minilm):
 
 def test_the_fingerprint_follows_the_head(write):
     folder = write(("Pooling", pooling("mean_tokens")), ("Dense", dense(32, 6), tensors(32, 6)))
-    first = Encoder.from_pretrained(folder, pooling="auto").fingerprint
-    assert Encoder.from_pretrained(folder, pooling="auto").fingerprint == first
-    assert Encoder.from_pretrained(folder, pooling="mean").fingerprint == first
-    assert Encoder.from_pretrained(folder, pooling="cls").fingerprint != first
-    assert Encoder.from_pretrained(folder, pooling="mean", bare=True).fingerprint != first
+    first = Encoder.from_pretrained(folder, pooling="auto").view.fingerprint
+    assert Encoder.from_pretrained(folder, pooling="auto").view.fingerprint == first
+    assert Encoder.from_pretrained(folder, pooling="mean").view.fingerprint == first
+    assert Encoder.from_pretrained(folder, pooling="cls").view.fingerprint != first
+    assert Encoder.from_pretrained(folder, pooling="mean", bare=True).view.fingerprint != first
     save_file(tensors(32, 6, seed=1), folder / "2_Dense" / "model.safetensors")
-    second = Encoder.from_pretrained(folder, pooling="auto").fingerprint
+    second = Encoder.from_pretrained(folder, pooling="auto").view.fingerprint
     write_json(folder / "2_Dense" / "config.json", dense(32, 6, "torch.nn.modules.activation.ReLU"))
-    assert len({first, second, Encoder.from_pretrained(folder, pooling="auto").fingerprint}) == 3
+    assert len({first, second, Encoder.from_pretrained(folder, pooling="auto").view.fingerprint}) == 3
 
 
 def test_bfloat16_keeps_the_head_in_float32(write):
@@ -305,7 +305,7 @@ def test_the_spelling_of_sentence_transformers_6(write, side, said, is_named):
     tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
     write_json(folder / "tokenizer_config.json", tokenizer | {"model_max_length": 20, "padding_side": side})
     encoder = Encoder.from_pretrained(folder)
-    assert (encoder.max_length, encoder.pooling) == (20, is_named)
+    assert (encoder.max_length, encoder.view.head.name) == (20, is_named)
     sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     peer = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     for name in (None, "document"):

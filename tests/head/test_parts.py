@@ -104,7 +104,7 @@ def test_a_part_that_was_added(folders, tmp_path, name):
 def test_what_is_accepted_is_loaded(folders, folder):
     shutil.copy(folders / "other" / CODE_FILE, folder / CODE_FILE)
     accept(folder, CODE_FILE)
-    assert Encoder.from_pretrained(folder).head.code.nbytes == 8
+    assert Encoder.from_pretrained(folder).view.head.code.nbytes == 8
     (folder / CODE_FILE).unlink()
     accept(folder, CODE_FILE)
     assert Encoder.from_pretrained(folder).encode(TEXTS).dtype == np.float32
@@ -113,7 +113,7 @@ def test_what_is_accepted_is_loaded(folders, folder):
 def test_what_sentence_transformers_saves_is_its_own(folders, tmp_path):
     library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     library.SentenceTransformer(str(folders / "whole"), device="cpu").save(str(tmp_path / "theirs"))
-    expected = Encoder.from_pretrained(folders / "whole").without_code().encode(TEXTS)
+    expected = Encoder.from_pretrained(folders / "whole").view.uncoded(TEXTS)
     np.testing.assert_allclose(Encoder.from_pretrained(tmp_path / "theirs").encode(TEXTS), expected, atol=1e-5)
 
 

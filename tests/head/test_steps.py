@@ -79,7 +79,7 @@ def registered(monkeypatch):
 def encoders(tiny_model):
     plain = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
     mean, largest = (plain.encode(SENTENCES, pooling=name) for name in ("mean", "max"))
-    yield plain.then(Scale(3.0)), 3 * mean, "times 3"
+    yield plain.with_view(plain.view.then(Scale(3.0))), 3 * mean, "times 3"
     yield (
         Encoder.from_pretrained(tiny_model, pooling="mean_and_max", max_length=24),
         (mean + largest) / 2,
@@ -129,7 +129,7 @@ def test_a_head_has_one_pooling_and_steps_that_fit():
 def test_truncation_is_the_first_columns_everywhere(tiny_model, tmp_path):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
     wanted = encoder.encode(SENTENCES)[:, :5]
-    short = encoder.then(Truncate(5))
+    short = encoder.with_view(encoder.view.then(Truncate(5)))
     np.testing.assert_allclose(short.encode(SENTENCES), wanted, atol=1e-6)
     np.testing.assert_allclose(Encoder.from_pretrained(short.save(tmp_path)).encode(SENTENCES), wanted, atol=1e-5)
     assert set(STEPS) >= {"WeightedLayerPooling", "Pooling", "Dense", "Normalize"}

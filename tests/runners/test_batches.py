@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.coded import vectors_of
+from jaxwhiten.arrays import vectors_of
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import DataError, InputError, NonFiniteError
 from jaxwhiten.runners import moments
@@ -47,7 +47,7 @@ def test_a_bad_row_has_its_error_and_the_others_their_vectors(encoder, kind):
     assert [vector is None for vector in found["vector"].to_pylist()] == [i in BAD for i in range(20)]
     told = json.loads(found.schema.metadata[b"jaxwhiten"])
     assert (told["dimension"], told["dtype"]) == (32, "float32")
-    assert told["encoding"]["fingerprint"] == encoder.fingerprint
+    assert told["space"]["fingerprint"] == encoder.view.fingerprint
 
 
 @pytest.mark.parametrize("rows", [list, pa.Table.from_pylist])

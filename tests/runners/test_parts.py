@@ -263,7 +263,7 @@ def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsy
     schema = pq.read_schema(tmp_path / "parts" / "part-000000.parquet")
     kind = schema.field("vector").type
     assert (str(kind.value_type), kind.list_size) == ("halffloat", 32)
-    assert json.loads(schema.metadata[b"jaxwhiten"])["encoding"]["fingerprint"] == encoder.fingerprint
+    assert json.loads(schema.metadata[b"jaxwhiten"])["space"]["fingerprint"] == encoder.view.fingerprint
     assert cli.main(["fit", str(tmp_path / "parts"), "-k", "4", "-o", str(tmp_path / "whitened")]) == 0
     assert Encoder.from_pretrained(tmp_path / "whitened").dimension == 4
     assert cli.main([*words[:-1], str(tmp_path / "n.safetensors"), "--skip-bad"]) == 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxwhiten import Encoder, Moments, ScoredPairs, Whitening, build_index, evaluate, load_sts, metrics
+from jaxwhiten import Encoder, Moments, ScoredPairs, Space, Whitening, build_index, evaluate, load_sts, metrics
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.datasets import Pairs, from_pairs
 from jaxwhiten.errors import InputError, NonFiniteError
@@ -40,7 +40,7 @@ def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
     drawn = spearman_resamples(found[None], gold)[0]
     assert result.interval == pytest.approx(percentile_interval(drawn, 40), abs=1e-3)  # matrix products round
     assert result.interval.low < result.spearman < result.interval.high
-    assert (result.pairs, result.similarity, result.encoding) == (40, "cosine", encoder.space().record())
+    assert (result.pairs, result.similarity, result.space) == (40, "cosine", encoder.view.space)
     rows = list(zip(pairs.sentence1, pairs.sentence2, gold.tolist(), strict=True))
     columns = (pairs.sentence1, pairs.sentence2, gold.tolist())
     for form in (rows, tuple(rows), iter(rows), columns, ScoredPairs(a, b, gold)):
@@ -206,8 +206,8 @@ def test_the_own_head_is_the_score(encoder, pairs):
 
 
 def evaluation(*rows, pairs=9):
-    encoding = {"model": "m", "pooling": "mean", "max_length": 32, "dtype": "float32", "engine": "jax"}
-    return Evaluation("", {"pairs": pairs}, rows, 0, "", "cosine", encoding, 10, 0)
+    space = Space(model="m", pooling="mean", max_length=32, dtype="float32", engine="jax")
+    return Evaluation("", {"pairs": pairs}, rows, 0, "", "cosine", space, 10, 0)
 
 
 def row(name, size, value, low=None, high=None):

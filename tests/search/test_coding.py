@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, Space
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.errors import InputError, MismatchError
@@ -133,20 +133,17 @@ def test_bytes_alone_take_the_spectrum_code_and_whiten_what_is_not_tuned(vectors
     assert (bare.codes["name"], bare.whitening, bare.notes) == ("spectrum", None, [])
     unit = SpectrumCode(bytes=8).fit(normalize(vectors))
     assert bare.fitted.distortion_ == pytest.approx(unit.distortion_, rel=1e-4)
-    untuned = build_index(vectors, "faiss-flat", bytes=8, encoding={"tuned": False, "participation_ratio": 9.8})
+    untuned = build_index(vectors, "faiss-flat", bytes=8, tuned=False)
     assert untuned.notes[0].startswith("the vectors are whitened before they are coded, γ=1: ")
-    assert (untuned.fitted.gamma, untuned.fitted.provenance["tuned"]) == (1.0, False)
+    assert untuned.fitted.gamma == 1.0
     assert untuned.whitening["k"] == D
-    told = build_index(vectors, "faiss-flat", bytes=8, encoding={"tuned": False}, tuned=True)
-    assert told.whitening is None
-    untold = build_index(vectors, "faiss-flat", bytes=8, tuned=False)
-    assert untold.fitted.gamma == 1
+    assert build_index(vectors, "faiss-flat", bytes=8, tuned=True).whitening is None
 
 
-def test_vectors_of_an_encoder_give_its_answer(tiny_model):
+def test_an_encoder_gives_its_answer(tiny_model):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=False)
-    index = build_index(encoder.encode([f"sentence {i}" for i in range(400)]), "faiss-flat", bytes=4)
-    assert (index.fitted.gamma, index.encoding["tuned"]) == (1.0, False)
+    index = encoder.index([f"sentence {i}" for i in range(400)], bytes=4)
+    assert index.fitted.gamma == 1.0
 
 
 def test_what_cannot_be_is_refused(code, vectors, tmp_path):
@@ -176,7 +173,7 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "faiss-flat", codes="sq8", bytes=8)
     code = make_code("ubinary").fit(Whitening.from_moments(Moments().update(vectors), provenance={"fingerprint": "a"}))
     with pytest.raises(MismatchError, match="not in the space of the code: expected other weights"):
-        build_index(vectors, "jax", codes=code, encoding={"fingerprint": "b"})
+        build_index(vectors, "jax", codes=code, space=Space(fingerprint="b"))
 
 
 def test_a_code_of_whitened_vectors_takes_no_vectors_that_are_only_pooled(tiny_model):
@@ -185,9 +182,9 @@ def test_a_code_of_whitened_vectors_takes_no_vectors_that_are_only_pooled(tiny_m
     whitening = Whitening().fit(raw)
     code = SpectrumCode(bytes=8).fit(whitening)
     whitened = tiny.with_whitening(whitening).encode(["a", "b"])
-    for vectors, encoding in ((raw, None), (np.asarray(raw), tiny.encoding())):
+    for vectors, space in ((raw, None), (np.asarray(raw), tiny.view.space)):
         with pytest.raises(MismatchError, match="these are of none"):
-            build_index(vectors, codes=code, encoding=encoding)
+            build_index(vectors, codes=code, space=space)
     with pytest.raises(MismatchError, match="these are of none"):
         code.encode(raw)
     assert code.encode(whitened).shape == code.encode(whitening.transform(raw[:2])).shape == (2, 8)

@@ -11,7 +11,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening
+from jaxwhiten import Encoder, Space, Whitening
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.io import load_tensors, save_tensors, seal
@@ -23,7 +23,7 @@ from tests.tiny import SENTENCES
 
 N, D = 200, 16
 VECTORS = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
-ENCODING = {"model": "m", "fingerprint": "f00", "pooling": "mean", "max_length": 64, "mine": 3}
+SPACE = Space(model="m", fingerprint="f00", pooling="mean", max_length=64)
 KINDS = {
     "jax": {},
     "faiss-flat": {},
@@ -46,7 +46,7 @@ def files(tmp_path_factory):
         if kind.startswith("faiss"):
             pytest.importorskip("faiss")
         texts = list(map(str, range(N)))
-        build_index(VECTORS, kind.split()[0], documents=texts, encoding=ENCODING, **options).save(root / kind)
+        build_index(VECTORS, kind.split()[0], documents=texts, space=SPACE, **options).save(root / kind)
     return root
 
 
@@ -231,7 +231,7 @@ def test_every_entry_with_every_wrong_value(kind, copied):
     path = copied(kind)
     scores, ids = found(path)
     header, refused, cases = header_of(path), 0, 0
-    paths = [*entries(header), ("more",), ("encoding", "folder"), ("encoding", "engine"), ("options", "seed")]
+    paths = [*entries(header), ("more",), ("space", "engine"), ("options", "seed")]
     for place, where in enumerate(paths):
         for value in WRONG[(place + list(KINDS).index(kind)) % 3 :: 3]:  # in some kind of index each
             if value in OTHERS.get(where, ()):
@@ -260,7 +260,7 @@ def test_every_entry_with_every_wrong_value(kind, copied):
         ("faiss-ivf", {"options": {"nlist": 5, "nprobe": 4}}),
         ("jax codes", {"rescore": "float64"}),
         ("jax", {"build_seconds": None}),
-        ("jax", {"encoding": {}}),
+        ("jax", {"space": {}}),
     ],
 )
 def test_one_index_said_to_be_another(kind, change, copied, capsys):
@@ -274,13 +274,13 @@ def test_one_index_said_to_be_another(kind, change, copied, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("entry", ["model", "folder", "fingerprint", "pooling", "max_length", "engine", "prompt"])
-def test_a_search_by_a_strange_encoding_is_answered_or_refused(entry, tiny_model, tmp_path, capsys):
+def test_a_search_by_a_strange_space_is_answered_or_refused(entry, tiny_model, tmp_path, capsys):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
     path = tmp_path / "docs.db"
     encoder.index(SENTENCES[:3], backend="jax").save(path)
     header = header_of(path)
     for value in [MISSING, None, 0, 7, 10**30, "", "abc", "../x", "a\0b", "\ud800", "é" * 5000, [], {}]:
-        put_header(path, changed(header, ("encoding", entry), value))
+        put_header(path, changed(header, ("folder",) if entry == "folder" else ("space", entry), value))
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"):
             patch.setenv("HF_HUB_OFFLINE", "1")
             code = cli.main(["search", str(path), "a guitar"])

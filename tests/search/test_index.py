@@ -1,11 +1,12 @@
 """Every backend behind the one interface: results, the whitening inside, files, and what is refused."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening
+from jaxwhiten import Encoder, Space, Whitening
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, NonFiniteError
 from jaxwhiten.search import build_index, load_index
@@ -14,7 +15,7 @@ N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
 CPU = [*EXACT, "faiss-ivf"]
 LISTS = {"bytes": 8, "tuned": True}
-ENCODING = {"model": "m", "fingerprint": "f00", "pooling": "mean", "max_length": 64}
+SPACE = Space(model="m", fingerprint="f00", pooling="mean", max_length=64)
 
 
 @pytest.fixture(scope="module")
@@ -101,14 +102,14 @@ def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries
         vectors,
         backend,
         whitening=Whitening(K).fit(vectors) if inside else None,
-        encoding=ENCODING,
+        space=SPACE,
         documents=documents,
         **of(backend),
     )
     index.save(tmp_path / "index")
     loaded = load_index(tmp_path / "index")
     assert type(loaded) is type(index)
-    for name in ("backend", "options", "size", "input_dimension", "dimension", "encoding", "whitening", "notes"):
+    for name in ("backend", "options", "size", "input_dimension", "dimension", "space", "whitening", "notes"):
         assert getattr(loaded, name) == getattr(index, name), name
     assert [document.text for document in loaded] == documents
     assert loaded.nbytes == index.nbytes
@@ -268,18 +269,18 @@ def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):
 
 @pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
 def test_a_query_encoded_otherwise_is_refused(key, vectors):
-    index = build_index(vectors, "jax", encoding=ENCODING)
-    index.check_encoding({**ENCODING, "model": "the same under another name"})
+    index = build_index(vectors, "jax", space=SPACE)
+    index.check_fits(dataclasses.replace(SPACE, model="the same under another name"))
     shown = "another model|other weights" if key == "fingerprint" else f"expected {key}="
     with pytest.raises(MismatchError, match=shown):
-        index.check_encoding({**ENCODING, key: 8 if key == "max_length" else "other"})
+        index.check_fits(dataclasses.replace(SPACE, **{key: 8 if key == "max_length" else "other"}))
     with pytest.raises(MismatchError, match=shown):
-        index.check_encoding({name: value for name, value in ENCODING.items() if name != key})
+        index.check_fits(dataclasses.replace(SPACE, **{key: None}))
 
 
-def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors):
+def test_an_index_that_does_not_know_its_space_cannot_vouch(vectors):
     with pytest.raises(MismatchError, match="does not record its encoder"):
-        build_index(vectors, "jax").check_encoding(ENCODING)
+        build_index(vectors, "jax").check_fits(SPACE)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ def encoder(tiny_model):
 def index(encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("index")
     vectors = encoder.encode(SENTENCES, pooling="cls")
-    build_index(vectors, "jax", encoding=encoder.encoding("cls"), documents=SENTENCES).save(folder / "docs.db")
+    build_index(vectors, "jax", space=encoder.view.with_pooling("cls").space, documents=SENTENCES).save(
+        folder / "docs.db"
+    )
     return load_index(folder / "docs.db")
 
 
@@ -53,7 +55,7 @@ def test_another_encoder_is_refused_before_it_encodes(index, tiny_model, monkeyp
 
 def test_without_texts_there_are_ids(encoder):
     vectors = encoder.encode(SENTENCES)
-    index = build_index(vectors, "faiss-flat", encoding=encoder.encoding())
+    index = build_index(vectors, "faiss-flat", space=encoder.view.space)
     ((hit,),) = search_text(index, encoder, [SENTENCES[2]], 1)
     assert (hit.id, hit.text) == (2, None)
     assert np.isclose(hit.score, 1, atol=1e-5)

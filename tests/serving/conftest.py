@@ -85,7 +85,7 @@ def coded(tiny, tmp_path_factory):
 
 def expected(server):
     """The vectors of the two texts, of every type, and of a query."""
-    floats = server.encoder.without_code()
+    floats = server.encoder.with_view(server.encoder.view.uncoded)
     documents = floats.encode_document(SAID)
     scales = np.abs(documents).max(axis=1, keepdims=True) / 127
     codes = server.encoder.encode_document(SAID)

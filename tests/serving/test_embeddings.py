@@ -38,7 +38,7 @@ def test_the_vectors_are_those_of_encode(plain):
     answer = plain.post("/v1/embeddings", model=NAME, input=TEXTS[:5])
     np.testing.assert_allclose(vectors(answer), plain.encoder.encode(TEXTS[:5]), atol=1e-6)
     told = answer.json()
-    tokens = len(plain.encoder.tokenizer(TEXTS[:5]).flat)
+    tokens = len(plain.encoder.view.core.tokenizer(TEXTS[:5]).flat)
     assert told["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens, "truncated": 0}
     assert [item["index"] for item in told["data"]] == list(range(5))
     assert (told["object"], told["model"], told["data"][0]["object"]) == ("list", NAME, "embedding")
@@ -124,7 +124,7 @@ def test_paths_and_models(plain):
 
 
 def test_roles_choose_prompts(coded):
-    queries = coded.encoder.without_code().encode_query(TEXTS[:3])
+    queries = coded.encoder.with_view(coded.encoder.view.uncoded).encode_query(TEXTS[:3])
     for asked in ({"model": "small:query"}, {"model": "small", "input_type": "query"}):
         found = vectors(coded.post("/v1/embeddings", input=TEXTS[:3], **asked))
         np.testing.assert_allclose(found, queries, atol=1e-6)
@@ -142,7 +142,7 @@ def test_codes_and_what_decodes_them(coded, tmp_path):
     (tmp_path / "code.safetensors").write_bytes(coded.client.get(answer.json()["decode"]["code"]).content)
     decoded = normalize(load_code(tmp_path / "code.safetensors").decode(codes))
     np.testing.assert_allclose(decoded, vectors(coded.post("/v1/embeddings", **how)), atol=1e-6)
-    floats = coded.encoder.without_code().encode_document(TEXTS[:40])
+    floats = coded.encoder.with_view(coded.encoder.view.uncoded).encode_document(TEXTS[:40])
     bits = vectors(coded.post("/v1/embeddings", output_dtype="ubinary", **how)).astype(np.uint8)
     np.testing.assert_array_equal(bits, np.packbits(floats > 0, axis=1))
     answer = coded.post("/v1/embeddings", output_dtype="int8", **how)
@@ -163,7 +163,7 @@ def test_base64_is_of_float32_whatever_the_type(coded):
 
 
 def test_dimensions_of_a_whitening_are_its_leading_columns(coded):
-    floats = coded.encoder.without_code().encode_query(TEXTS[:4])
+    floats = coded.encoder.with_view(coded.encoder.view.uncoded).encode_query(TEXTS[:4])
     found = vectors(coded.post("/v1/embeddings", model="small:query", input=TEXTS[:4], dimensions=7))
     np.testing.assert_allclose(found, normalize(floats[:, :7]), atol=1e-5)
     wide = floats.shape[1] + 1
@@ -223,7 +223,9 @@ def test_concurrent_callers_get_their_own_vectors(plain, coded):
     expected = {
         "jaxwhiten-tiny": dict(zip(TEXTS, plain.encoder.encode(TEXTS), strict=True)),
         "small": dict(zip(TEXTS, normalize(coded.encoder.encode_document(TEXTS).decode()), strict=True)),
-        "small:query": dict(zip(TEXTS, coded.encoder.without_code().encode_query(TEXTS), strict=True)),
+        "small:query": dict(
+            zip(TEXTS, coded.encoder.with_view(coded.encoder.view.uncoded).encode_query(TEXTS), strict=True)
+        ),
     }
 
     def ask(name, texts):
@@ -267,7 +269,7 @@ def until(condition):
 def slow(tiny, monkeypatch, request):
     """A server whose encoder waits, with a short queue."""
     pytest.importorskip("fastapi")
-    encoder = tiny.without_code().with_pooling("mean")
+    encoder = tiny.with_view(tiny.view.uncoded).with_pooling("mean")
     control = Slow(monkeypatch)
     control.go.set()
     control.seconds = 0.5

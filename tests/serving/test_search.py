@@ -69,7 +69,7 @@ def test_a_search_among_some_documents_counts_those_that_are_not_there(coded):
 )
 def test_an_invalid_search_names_its_field(coded, body, message):
     if len(body.get("vector", ())) == 16:
-        body = {"vector": [1e300] * coded.encoder.without_code().dimension}
+        body = {"vector": [1e300] * coded.encoder.view.uncoded.dimension}
     invalid(coded.post("/search", **body), message)
 
 
@@ -107,7 +107,7 @@ def test_documents_are_added_replaced_and_removed(coded):
 def test_a_changed_index_is_noticed(coded):
     index = load_index(coded.file)
     before = index.size
-    vectors = coded.encoder.without_code().encode_document(["A walrus on the roof."])
+    vectors = coded.encoder.with_view(coded.encoder.view.uncoded).encode_document(["A walrus on the roof."])
     index.add(np.asarray(vectors), documents=["A walrus on the roof."])
     assert hits(coded.post("/search", text="A walrus on the roof.", k=1)) == [(index.ids[-1], "A walrus on the roof.")]
     coded.post("/remove", ids=[int(index.ids[-1])])
@@ -212,7 +212,7 @@ def test_vectors_are_not_added_to_the_index_of_another_encoder(small, run_change
         small.file.with_name("other.db").replace(small.file)
     assert "was replaced after the index was loaded" in waiting()
     index = load_index(small.file)
-    assert (index.size, index.encoding["max_length"]) == (9, 32)
+    assert (index.size, index.space.max_length) == (9, 32)
 
 
 @pytest.fixture(params=["/add", "jaxwhiten add"])

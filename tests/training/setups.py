@@ -12,7 +12,11 @@ def setup_for(folder, columns, length=32, pooling="mean", **options):
     """The folder's encoder, to be trained on columns of sentences."""
     start = Encoder.from_pretrained(folder, pooling=pooling, max_length=length)
     return Setup(
-        start.model(), start, columns, tokenize_columns(columns, start.tokenizer), options=TrainingOptions(**options)
+        start.module,
+        start,
+        columns,
+        tokenize_columns(columns, start.view.core.tokenizer),
+        options=TrainingOptions(**options),
     )
 
 

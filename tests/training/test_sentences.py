@@ -155,7 +155,9 @@ def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(
     chosen = OBJECTIVES["mnr"].prompts(encoder, 2)
     assert chosen == list(prompts.values())
     assert OBJECTIVES["cosine"].prompts(encoder, 2) == [None, None]
-    table = tokenize_columns(columns, encoder.tokenizer, [encoder.head.form.with_prompt(text) for text in chosen])
+    table = tokenize_columns(
+        columns, encoder.view.core.tokenizer, [encoder.view.head.form.with_prompt(text) for text in chosen]
+    )
     plan = make_plan("mnr", training.Setup(model, encoder, columns, table, prompts=chosen))
     expected = [encoder.encode(column, prompt=prompt) for column, prompt in zip(columns, chosen, strict=True)]
     bare = [encoder.encode(column, prompt="") for column in columns]
