@@ -106,7 +106,7 @@ def home(tmp_path_factory, tiny_model):
     with vector_writer(f"{folder}/codes.npy", 4, np.uint8, code) as write:
         write(None, code.encode(np.load(folder / "x.npy")))
     encoder = Encoder.from_pretrained(folder / "model", pooling="mean")
-    encoder.then(Normalize()).save(folder / "auto")
+    encoder.with_view(encoder.view.then(Normalize())).save(folder / "auto")
     encoder.save(folder / "whole")
     return folder
 

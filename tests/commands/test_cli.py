@@ -102,7 +102,7 @@ def test_indexing_says_what_it_did(run, tiny_model, whitening_file, tmp_path):
     assert (done.code, "500 texts, int8 codes of 16 bytes, faiss-ivf" in done.out) == (0, True), done.err
     assert "nlist lowered" in done.err
     index = load_index(tmp_path / "index")
-    assert (index.dimension, index.options["nprobe"], index.encoding["pooling"]) == (16, 3, "mean")
+    assert (index.dimension, index.options["nprobe"], index.space.pooling) == (16, 3, "mean")
     assert run("search", tmp_path / "index", lines[77], "-k", 1).out.endswith(f"{lines[77]}\n")
 
 

@@ -187,7 +187,7 @@ def test_texts_cannot_act_on_the_terminal(run, tiny_model, tmp_path):
     texts = ["a\n0.9999\t7\tforged", "\x1b]0;title\x07b", "c\u202ed", "日本\u3000é"]
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     ids = [f"{i}\x1b[2J" for i in range(4)]
-    index = build_index(encoder.encode(texts), "jax", encoding=encoder.encoding(), documents=texts, ids=ids)
+    index = build_index(encoder.encode(texts), "jax", space=encoder.view.space, documents=texts, ids=ids)
     index.save(tmp_path / "idx.db")
     done = run("search", tmp_path / "idx.db", "a", "b\x1b", "-k", 4)
     assert len(done.out.splitlines()) == 2 * 5

@@ -34,7 +34,7 @@ def test_queries_and_documents_get_their_own_prompts(run, tiny_model, tmp_path, 
     assert (
         run("index", tmp_path / "texts.txt", "--model", tmp_path / "model", "-o", tmp_path / "index", *cache).code == 0
     )
-    assert load_index(tmp_path / "index").encoding["prompt"] == "salt "
+    assert load_index(tmp_path / "index").space.prompt == "salt "
     answer = json.loads(run("search", tmp_path / "index", texts[7], "--json", "-k", 3).out)
     scores = normalize(encoder.encode_document(texts)) @ normalize(encoder.encode_query(texts[7]))
     assert [hit["id"] for hit in answer["hits"]] == np.argsort(-scores, kind="stable")[:3].tolist()

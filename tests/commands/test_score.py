@@ -122,7 +122,7 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     }
     raw, whitened = (rows[name]["scores"]["spearman"] for name in ("raw", "whitened"))
     assert raw == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
-    assert whitened == pytest.approx(evaluate(coded.without_code(), pairs).spearman, abs=0.01)
+    assert whitened == pytest.approx(evaluate(coded.with_view(coded.view.uncoded), pairs).spearman, abs=0.01)
     done = run("score", path, "--model", tmp_path / "coded", "-k", 4)
     assert done.code == 2
     assert "already includes a whitening" in done.err
