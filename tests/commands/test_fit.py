@@ -27,10 +27,10 @@ def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vec
     np.testing.assert_allclose(saved.transform(vectors), expected.transform(vectors), atol=1e-4)
     facts = saved.provenance
     assert (facts["n"], facts["corpus"]) == (600, "corpus.txt")
-    assert (facts["fingerprint"], facts["pooling"], facts["max_length"]) == (encoder.fingerprint, "mean", 32)
+    assert (facts["fingerprint"], facts["pooling"], facts["max_length"]) == (encoder.view.fingerprint, "mean", 32)
     moments = Moments.load(whitening_file.parent / "moments.safetensors")
     np.testing.assert_allclose(moments.covariance(), np.cov(vectors.T, ddof=0), atol=1e-5)
-    assert moments.provenance["fingerprint"] == encoder.fingerprint
+    assert moments.provenance["fingerprint"] == encoder.view.fingerprint
 
 
 def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
