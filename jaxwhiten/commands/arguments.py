@@ -189,7 +189,7 @@ class EncoderOptions:
     Attributes:
       model: Hugging Face model ID or folder; default: sentence-transformers/all-MiniLM-L6-v2
       pooling: mean, cls, max, first_last_avg, embeddings_last_avg, last2avg, pooler, weightedmean,
-        mean_sqrt_len_tokens, lasttoken, layers:I+J; default: auto (from the model folder)
+        mean_sqrt_len_tokens, lasttoken, layers:I+J; auto is that of the model folder
       max_length: tokens per text; default: from the model folder
       engine: auto (the fastest here), jax, or openvino on CPUs
       dtype: float32 or bfloat16; default: float32
@@ -198,7 +198,7 @@ class EncoderOptions:
     """
 
     model: Source | None = None
-    pooling: str | None = None
+    pooling: str = "auto"
     max_length: int | None = None
     engine: str = "auto"
     dtype: str | None = None
@@ -215,10 +215,8 @@ class EncoderOptions:
         from jaxwhiten.space import Space
 
         specified = {name: getattr(self, name) for name in ("pooling", "max_length", "dtype")}
-        space = Space.of(
-            {"model": self.name, **{name: value for name, value in specified.items() if value is not None}}
-        )
-        return encoder_of(space, bare=self.pooling is None, engine=self.engine, tuned=self.tuned)
+        space = Space.of({"model": self.name} | {name: value for name, value in specified.items() if value is not None})
+        return encoder_of(space, bare=False, engine=self.engine, tuned=self.tuned)
 
 
 class Scaling(TypedDict, total=False):

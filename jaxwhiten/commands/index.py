@@ -124,7 +124,7 @@ def index(
     if coded:
         built = _of_codes(input, backend, rescore, options)
     elif parts:
-        built = _of_parts(input, shard, settings if like else {**settings, "tuned": encoder.tuned})
+        built = _of_parts(input, shard, settings, encoder.tuned)
     else:
         documents = read_documents(input, table, id, keep, shard)
         skipped = documents.skipped
@@ -187,7 +187,7 @@ def _of_codes(path: str, backend: str, rescore: str | None, options: Json) -> In
     return build_index(vectors, backend, codes=code, rescore=rescore, **options)
 
 
-def _of_parts(path: str, shard: Shard, settings: Json) -> Index:
+def _of_parts(path: str, shard: Shard, settings: Json, tuned: bool | None) -> Index:
     """The index of a folder of `jaxwhiten embed`, with its ids."""
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index
@@ -197,6 +197,8 @@ def _of_parts(path: str, shard: Shard, settings: Json) -> Index:
     if (code := getattr(vectors, "code", None)) is not None:
         raise InputError(f"{path}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     chosen = rows_of(shard, len(ids))
+    if "like" not in settings:
+        settings = {**settings, "tuned": parts.plan.tuned if tuned is None else tuned}
     return build_index(vectors[chosen], space=parts.plan.space, ids=ids[chosen], **settings)
 
 
