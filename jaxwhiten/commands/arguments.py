@@ -211,12 +211,10 @@ class EncoderOptions:
 
     def load(self) -> Encoder:
         """The encoder that the options name."""
-        from jaxwhiten.encoding.encoder import encoder_of
-        from jaxwhiten.space import Space
+        from jaxwhiten.encoding import Encoder
 
-        specified = {name: getattr(self, name) for name in ("pooling", "max_length", "dtype")}
-        space = Space.of({"model": self.name} | {name: value for name, value in specified.items() if value is not None})
-        return encoder_of(space, bare=False, engine=self.engine, tuned=self.tuned)
+        options = {name: value for name, value in vars(self).items() if name != "model"}
+        return Encoder.from_pretrained(self.name, **options)
 
 
 class Scaling(TypedDict, total=False):
