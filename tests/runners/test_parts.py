@@ -264,7 +264,7 @@ def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsy
     assert cli.main([*words[:-1], str(tmp_path / "n.safetensors"), "--skip-bad"]) == 2
     assert "differs in skip_bad" in capsys.readouterr().err
     pytest.importorskip("faiss")
-    assert cli.main(["index", str(tmp_path / "parts"), "--whiten", "-k", "4", "-o", str(tmp_path / "index")]) == 0
+    assert cli.main(["index", str(tmp_path / "parts"), "-o", str(tmp_path / "index")]) == 0
     assert cli.main(["search", str(tmp_path / "index"), TEXTS[3], "-k", "1"]) == 0
     assert "a.txt:4" in capsys.readouterr().out
 
