@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Space
-from jaxwhiten.commands.train import verdict
 from jaxwhiten.datasets import Examples
 from jaxwhiten.metrics import bootstrap
 from jaxwhiten.scoring import Evaluation
 from jaxwhiten.scoring.evaluation import _correlations, _rows
-from jaxwhiten.training import HeldOut, held_out
+from jaxwhiten.training import HeldOut, held_out, verdict
 
 RUNS, RESAMPLES, CHECKPOINTS = 400, 4_000, 10
 MOST = 3.0  # percent of null runs

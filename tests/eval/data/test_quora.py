@@ -54,9 +54,9 @@ def write(path, *lines, header=HEADER):
 
 
 def gold_of(data, query):
-    number = data.query_ids.index(query)
+    number = data.queries.index(query)
     ids = data.gold.ids[data.gold.indptr[number] : data.gold.indptr[number + 1]]
-    return [data.document_ids[i] for i in ids]
+    return [data.documents[i] for i in ids]
 
 
 def test_the_papers_form(tmp_path):
@@ -71,13 +71,11 @@ def test_the_papers_form(tmp_path):
         )
     )
     assert data.name == "pairs.tsv"
-    assert data.query_ids == ["1", "3", "2"]
     assert data.queries == ["How are you?", "What is JAX?", "How do you do?"]
-    assert data.document_ids == ["2", "4", "1"]
     assert data.documents == ["How do you do?", "What is a jay?", "How are you?"]
-    assert [gold_of(data, q) for q in data.query_ids] == [["2", "4"], [], ["1"]]
-    assert data.counts["rows"] == 5
-    assert data.counts["queries_without_gold"] == 1
+    found = [["How do you do?", "What is a jay?"], [], ["How are you?"]]
+    assert [gold_of(data, query) for query in data.queries] == found
+    assert len(data.queries) - len(data.with_gold().queries) == 1
     assert data.counts["malformed_rows"] == 0
 
 
