@@ -21,13 +21,13 @@ from eval import published
 from eval.common import say
 from eval.report import Table
 from eval.runs import Record, Run, header
-from jaxwhiten import Encoder, evaluate, io, records, scoring
+from jaxwhiten import Encoder, evaluate, io, scoring
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
 
 BYTES = (24, 48, 96)
 PCA = 128
-Rows = list[dict[str, Any]]  # what `records.to_json` makes of a `jaxwhiten.scoring.Row`, with further fields
+Rows = list[dict[str, Any]]  # what `io.to_json` makes of a `jaxwhiten.scoring.Row`, with further fields
 
 
 def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterator[tuple[str, Rows]]:
@@ -39,7 +39,7 @@ def searches(folder: Path, model: str, encoder: Encoder, check: bool) -> Iterato
             fields["theirs"] = by_sentence_transformers(model, data)
         results = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]
         results += evaluate(encoder, data, k=PCA, gamma=0.0, encode=stored).rows[1:2]
-        first, *rest = (records.to_json(row) for row in results)
+        first, *rest = (io.to_json(row) for row in results)
         rest[-1]["name"] = "PCA"
         name = folder.name
         if corpus != folder:

@@ -14,7 +14,7 @@ from pathlib import Path
 from eval.beir import BYTES, TABLES, Rows, program, stored
 from eval.data import load_sts
 from eval.mteb import GAMMAS, STS, read_scored
-from jaxwhiten import Encoder, Moments, SpectrumCode, Whitening, evaluate, records
+from jaxwhiten import Encoder, Moments, SpectrumCode, Whitening, evaluate, io
 
 SENTENCES = 6000  # of each training set
 
@@ -40,8 +40,8 @@ def languages(folder: Path, _model: str, encoder: Encoder, _check: bool) -> Iter
         for name, way in ways.items():
             raw, form = evaluate(way, pairs, encode=stored).rows[:2]
             if not rows:
-                rows.append(records.to_json(raw))
-            rows.append(records.to_json(form) | {"name": f"{name}, fitted on {language}"})
+                rows.append(io.to_json(raw))
+            rows.append(io.to_json(form) | {"name": f"{name}, fitted on {language}"})
     yield STS, rows
 
 

@@ -22,7 +22,6 @@ from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Parser, Report, add, check_places, in_flags, one_line
 from jaxwhiten.errors import InputError, JaxwhitenError, check_name, warn
-from jaxwhiten.records import to_json
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -138,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:
     """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
+    from jaxwhiten.io import to_json
     from jaxwhiten.terminal import printed
 
     for text, facts in [reports] if isinstance(reports, Report) else reports or ():

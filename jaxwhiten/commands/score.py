@@ -21,7 +21,6 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError
-from jaxwhiten.records import to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

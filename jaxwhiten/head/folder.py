@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.codes import load_code
 from jaxwhiten.errors import REASON, InputError, ModelError, turning
@@ -110,7 +110,7 @@ def check_parts(folder: Path) -> None:
     manifest = folder / io.MANIFEST
     recorded: Mapping[str, str] = {}
     if manifest.is_file():
-        recorded = records.read(manifest, _Manifest, ANEW, error=ModelError, others=True).get("parts", {})
+        recorded = io.read_json(manifest, _Manifest, ANEW, error=ModelError).get("parts", {})
     fitted = [name for name in (WHITENING_FILE, CODE_FILE) if (folder / name).is_file()]
     for name in dict.fromkeys((*recorded, *fitted)):
         file = io.below(folder, name, ModelError)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxwhiten import records
+from jaxwhiten import io
 from jaxwhiten.errors import ModelError
 from jaxwhiten.types import Fields, Json
 
@@ -162,4 +162,4 @@ def _nested(file: Path, raw: Fields, *names: str) -> Fields:
 
 def read_object(file: Path) -> Json:
     """The JSON object in a file of a model folder."""
-    return records.read(file, dict[str, Any], ANEW, error=ModelError)
+    return io.read_json(file, dict[str, Any], ANEW, error=ModelError)
