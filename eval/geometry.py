@@ -15,8 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float32, Float64, Int, Shaped
 
-from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
-from jaxwhiten.arrays import as_floats
+from jaxwhiten.arrays import as_floats, block_rows, blocks, check_finite, normalize, pad_rows
 from jaxwhiten.errors import InputError
 from jaxwhiten.scoring import best
 

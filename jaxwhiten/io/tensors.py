@@ -6,6 +6,7 @@ tensors' bytes, and the provenance that the writer gave.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -132,9 +133,9 @@ def map_array(path: PathLike) -> np.ndarray:
     >>> map_array("vectors.npy").shape
     (2, 3)
     """
+    if not os.path.isfile(path):  # opening a pipe would wait for ever
+        raise FileNotFoundError(errno.ENOENT, "no such file")
     with turning(ValueError, f"not a readable .npy file ({REASON})"):  # malformed headers raise many types
-        if not os.path.isfile(path):  # opening a pipe would wait for ever
-            raise FileNotFoundError("no such file")
         return np.lib.format.open_memmap(path, mode="r")
 
 
