@@ -68,6 +68,41 @@ class Ditto(Pooling):
         return f"ditto {self.layer}+{self.head}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Template(TextForm):
+    """A template around every sentence, as part of the special tokens, so that only the sentence is cut."""
+
+    template: str = TEMPLATE
+    mask_id: int = 0
+
+    def with_prompt(self, text: str) -> TextForm:
+        if text:
+            raise InputError(f"The template {self.template!r} accepts no prompt: omit {text!r}.")
+        return self
+
+    def adapted(self, tokenizer: Any, max_length: int) -> Any:
+        from tokenizers import Tokenizer
+        from tokenizers.processors import TemplateProcessing
+
+        text = self.template.replace("{mask}", tokenizer.id_to_token(self.mask_id))
+        result = Tokenizer.from_str(tokenizer.to_str())
+        result.no_truncation()
+        before, after = (result.encode(part, add_special_tokens=False).ids for part in text.split("{text}"))
+        probe = result.encode("a")
+        places = [place for place, special in enumerate(probe.special_tokens_mask) if not special]
+        pieces = {"before": [*probe.ids[: places[0]], *before], "after": [*after, *probe.ids[places[-1] + 1 :]]}
+        if (size := sum(map(len, pieces.values()))) > max_length:
+            raise InputError(f"max_length is {max_length}, but the template {self.template!r} has {size} tokens.")
+        result.post_processor = TemplateProcessing(
+            single=" ".join([*["before"] * bool(pieces["before"]), "$A", *["after"] * bool(pieces["after"])]),
+            special_tokens=[
+                {"id": name, "ids": ids, "tokens": [result.id_to_token(i) for i in ids]} for name, ids in pieces.items()
+            ],
+        )
+        result.enable_truncation(max_length, direction=tokenizer.truncation["direction"])
+        return super().adapted(result, max_length)
+
+
 @step
 class MaskToken(Pooling):
     """The mask token of a template with `{text}` and `{mask}`; mask tokens of the sentence itself are ignored."""
@@ -85,7 +120,7 @@ class MaskToken(Pooling):
 
     @property
     def form(self) -> TextForm:
-        return TextForm(self.template)
+        return Template(template=self.template, mask_id=self.mask_id)
 
     def words(self) -> str:
         return f"mask token of {self.template!r}"

@@ -289,7 +289,7 @@ def write_folder(
             save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
         else:
             save_model(model, whole, dtype=dtype)
-        tokenizer.save(whole, head.form)
+        tokenizer.save(whole)
         listed = [_row(model.module, 0, "")]
         changes: dict[str, Any] = {}
         parts = ["modules.json"]

@@ -225,8 +225,8 @@ class Head:
         Later steps stay, except a whitening or code, which was fitted on the other vectors, and maps behind it.
         """
         (position, after), (pooling, _) = at_pooling(self.steps), at_pooling(named.steps)
-        form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt or "")
-        if isinstance(position[-1], AfterPrompt) and form.prompt is not None:
+        form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt)
+        if isinstance(position[-1], AfterPrompt) and pooling[-1].form == PLAIN:
             pooling = (*pooling[:-1], AfterPrompt(pooling[-1], position[-1].length))
         if not (same := _facts(position, config) == _facts(pooling, config)):
             fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]

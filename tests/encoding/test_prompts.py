@@ -255,8 +255,6 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
         read(folder, default_prompt_name="nothing")
     with pytest.raises(InputError, match="accepts no prompt"):
         encoder.encode(TEXTS, pooling="promptbert", prompt="a ")
-    with pytest.raises(InputError, match=r"contains {mask}"):
-        encoder.encode(TEXTS, prompt="a {mask} ")
     for method in (encoder.encode, lambda *a, **k: next(encoder.encode_stream(*a, **k))):
         with pytest.raises(InputError, match="truncate_dim=33: the vectors have 32 dimensions"):
             method(TEXTS, truncate_dim=33)
@@ -274,7 +272,6 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
         ({"similarity_fn_name": []}, "similarity_fn_name is"),
         ({"truncate_dim": 0}, "truncate_dim is 0"),
         ({"truncate_dim": True}, "truncate_dim is True"),
-        ({"prompts": {"query": "{mask}"}, "default_prompt_name": "query"}, "contains {mask}"),
     ],
 )
 def test_settings_that_cannot_be_are_named(tiny_model, tmp_path, settings, message):
