@@ -590,7 +590,7 @@ def check_saving(encoder: Encoder, folder: str | Path | None = None) -> None:
             raise InputError(f"{folder}: is the model's own folder; use a different one.")
         io.check_folder(folder)
     core = encoder.view.core
-    modules_of(encoder.view.head, core.model(), core.tokenizer)
+    modules_of(encoder.view.head, core.model())
 
 
 def encoder_of(space: Space, **options: Any) -> Encoder:

@@ -24,6 +24,7 @@ from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module
 from jaxwhiten.head.vectors import Quantise
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
+from jaxwhiten.options import bounded
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
 from jaxwhiten.text.settings import ANEW, SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
 from jaxwhiten.types import Json
@@ -49,31 +50,18 @@ class Settings:
     'query: '
     """
 
-    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     default_prompt_name: str | None = None
     similarity_fn_name: str | None = None
-    truncate_dim: int | None = None
+    truncate_dim: int | None = bounded(None, 1)
     tuned: bool | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
         """Reads the settings of a folder. A missing file gives the defaults, an unreadable one a `ModelError`."""
         file = folder / SETTINGS_FILE
-        raw = read_optional(file)
-        prompts, default, similarity, columns, tuned = (raw.get(field.name) for field in dataclasses.fields(cls))
-        if prompts is None:
-            prompts = {}
-        of_texts = isinstance(prompts, dict) and all(isinstance(text, str | None) for text in prompts.values())
-        for name, value, good, expected in (
-            ("prompts", prompts, of_texts, "texts by name"),
-            ("truncate_dim", columns, columns is None or (type(columns) is int and columns > 0), "a number of columns"),
-            ("default_prompt_name", default, isinstance(default, str | None), "a name"),
-            ("similarity_fn_name", similarity, isinstance(similarity, str | None), "a name"),
-            ("tuned", tuned, isinstance(tuned, bool | None), "true or false"),
-        ):
-            if not good:
-                raise ModelError(f"{file}: {name} is {value!r:.80}; expected {expected}.")
-        settings = cls({name: text or "" for name, text in prompts.items()}, default, similarity, columns, tuned)
+        given = {name: value for name, value in read_optional(file).items() if value is not None}
+        settings: Settings = io.from_json(cls, given, file, ANEW, ModelError)
         with turning(ModelError, f"{file}: default_prompt_name: {REASON}", InputError):
             settings.default_prompt  # noqa: B018 - the name is looked up
         return settings
@@ -235,11 +223,11 @@ def _text_form(folder: Path, lower_case: bool) -> TextForm:
         return TextForm(lower_case=lower_case).with_prompt(prompt)
 
 
-def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:
+def modules_of(head: Head, model: TransformerEncoder) -> list[Module]:
     """The modules of sentence-transformers that perform the steps of a head; `InputError` if there are none.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> [module.kind for module in modules_of(encoder.head, encoder.model(), encoder.tokenizer)]
+    >>> [module.kind for module in modules_of(encoder.view.head, encoder.view.core.model())]
     ['Pooling']
     """
     config = model.config
@@ -250,7 +238,7 @@ def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) 
         raise InputError(f"{head.summary}: a static encoder supports only the mean of its tokens.")
     for step in head.steps:
         if not (model.pools and isinstance(step, Mean)):  # a static encoder's first module pools
-            modules += step.to_folder(Target(config, width, tokenizer))
+            modules += step.to_folder(Target(config, width))
         width = step.output_width(width)
     return modules
 
@@ -280,7 +268,7 @@ def write_folder(
     from jaxwhiten.models.loading import save_model
     from jaxwhiten.models.static import StaticEncoder, save_static
 
-    modules = modules_of(head, model, tokenizer)
+    modules = modules_of(head, model)
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
         if model.module == STATIC:

@@ -78,18 +78,15 @@ def _mean_of(*layers: int) -> Steps:
     return (LayerMix(layers, np.ones(len(layers), np.float32)), Mean())
 
 
-def _integers(name: str, parameters: str | None, usage: str, count: int | None = None) -> list[int]:
-    """Whole numbers separated by "+" or ",". The canonical form has "+", so that lists of names can use commas."""
-    numbers = re.split(r"\s*[,+]\s*", (parameters or "").strip())
-    if not all(re.fullmatch(r"-?\d{1,4}", n) for n in numbers) or (count and len(numbers) != count):
-        raise InputError(f"Pooling {name}:{parameters or ''}: expected {usage}.")
-    return [int(n) for n in numbers]
-
-
 def layers(parameters: str | None) -> tuple[str, Maker]:
-    """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last."""
-    chosen = _integers("layers", parameters, "layers:I+J+..., such as layers:1+12")
-    return "+".join(map(str, chosen)), lambda source: _mean_of(*chosen)
+    """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last.
+
+    The canonical form has "+" where "," is accepted, too, so that lists of names can use commas.
+    """
+    numbers = re.split(r"\s*[,+]\s*", (parameters or "").strip())
+    if not all(re.fullmatch(r"-?\d{1,4}", number) for number in numbers):
+        raise InputError(f"Pooling layers:{parameters or ''}: expected layers:I+J+..., such as layers:1+12.")
+    return "+".join(str(int(number)) for number in numbers), lambda source: _mean_of(*map(int, numbers))
 
 
 POOLINGS: dict[str, Reader] = {

@@ -8,6 +8,7 @@ decorator `step`; no other code has to change. Whatever the class does not defin
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,13 +18,14 @@ import numpy as np
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, folders
-from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.text.settings import check_values, refuse_unknown
 from jaxwhiten.types import AnyArray, Fields, Float, Int, Json, OnnxGraph, PyTree, RowsLike
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE = "whitening.safetensors"
 CODE_FILE = "code.safetensors"
+
+_OUR_CLASS = re.compile(r"<class 'jaxwhiten\.[\w.]+'>")
 
 # Arrays of JAX, which is imported by those who run the steps; a folder's steps are read without it.
 Vectors = Float[Any, "batch d"]
@@ -109,16 +111,15 @@ class Module:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The context in which a step is written to a folder: encoder, width of vectors before the step, and tokenizer.
+    """The context in which a step is written to a folder: the encoder, and the width of vectors before the step.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> Normalize().to_folder(Target(encoder.config, encoder.dimension, encoder.tokenizer))[0].kind
+    >>> Normalize().to_folder(Target(encoder.view.core.config, encoder.dimension))[0].kind
     'Normalize'
     """
 
     config: EncoderConfig
     width: int
-    tokenizer: BulkTokenizer
 
 
 _NAMES = {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)}
@@ -283,22 +284,10 @@ def lasting(values: AnyArray) -> str | None:
     is not their value.
 
     >>> lasting(facts(Truncate(64)))
-    "(jaxwhiten.head.vectors.Truncate, ('k', 64))"
+    "(<class 'jaxwhiten.head.vectors.Truncate'>, ('k', 64))"
     """
-    if isinstance(values, tuple):
-        texts = [lasting(value) for value in values]
-        if None in texts:
-            return None
-        return f"({', '.join(map(str, texts))})"
-    if isinstance(values, type):
-        inside = values.__module__.partition(".")[0] == __package__.partition(".")[0]
-        if inside and "<" not in values.__qualname__:
-            return f"{values.__module__}.{values.__qualname__}"
-        return None
-    plain = values is None or type(values) in (bool, int, float, str) or isinstance(values, np.generic)
-    if plain:
-        return repr(values)
-    return None
+    text = repr(values)
+    return None if "<" in _OUR_CLASS.sub("", text) else text
 
 
 STEPS: dict[str, list[type[Step]]] = {}
@@ -321,11 +310,7 @@ def step(cls: S) -> S:
     [[2.0, 2.0]]
     """
     made = dataclasses.dataclass(frozen=True)(cls)
-    names: dict[str | None, list[str]] = {None: [], "array": []}
-    for field in dataclasses.fields(made):  # type: ignore[arg-type]
-        names.setdefault(field.metadata.get("kind"), []).append(field.name)
-
-    _unregistered[made] = names[None], names["array"]
+    _unregistered.append(made)
     if "jax" in sys.modules:
         as_pytrees()
     for kind in cls.kinds:
@@ -333,7 +318,7 @@ def step(cls: S) -> S:
     return made  # type: ignore[return-value]
 
 
-_unregistered: dict[type[Any], tuple[list[str], list[str]]] = {}  # names of static fields and of arrays
+_unregistered: list[type[Any]] = []
 
 
 def as_pytrees() -> None:
@@ -347,16 +332,14 @@ def as_pytrees() -> None:
 
     # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache
     # with these keys could return the program of another pooling.
-    def register(made: type[Any], static: list[str], arrays: list[str]) -> None:
-        def flatten(step: PyTree) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-            keyed = [(jax.tree_util.GetAttrKey(name), getattr(step, name)) for name in arrays]
-            return keyed, (made, *(getattr(step, name) for name in static))
+    def flatten(step: PyTree) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        arrays = _fields(step, "array")
+        keyed = [(jax.tree_util.GetAttrKey(name), value) for name, value in arrays.items()]
+        return keyed, (type(step), tuple(arrays), *_fields(step, None).items())
 
-        def unflatten(fixed: tuple[Any, ...], leaves: PyTree) -> PyTree:
-            return made(**dict(zip((*static, *arrays), (*fixed[1:], *leaves), strict=True)))
-
-        jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    def unflatten(fixed: tuple[Any, ...], leaves: PyTree) -> PyTree:
+        made, names, *static = fixed
+        return made(**dict(static), **dict(zip(names, leaves, strict=True)))
 
     while _unregistered:
-        made, names = _unregistered.popitem()
-        register(made, *names)
+        jax.tree_util.register_pytree_with_keys(_unregistered.pop(), flatten, unflatten)
