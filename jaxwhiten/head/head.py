@@ -226,14 +226,16 @@ class Head:
         if isinstance(position[-1], AfterPrompt) and pooling[-1].form == PLAIN:
             pooling = (*pooling[:-1], AfterPrompt(pooling[-1], position[-1].length))
         if not (same := _facts(position, config) == _facts(pooling, config)):
-            fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
+            fitted = [i for i, step in enumerate(after) if isinstance(step, Whiten | Quantise)]
             if fitted:
-                words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on a different pooling"
+                omitted = " and ".join(after[i].words() for i in fitted)
+                words = f"pooling={named.name!r} omits {omitted}, fitted on a different pooling"
                 warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning)
-            first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
-            after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))
-            lasts = itertools.chain([None], after)
-            after = tuple(s for s, last in zip(after, lasts, strict=False) if {type(s), type(last)} != {Normalize})
+                more = (step for step in after[fitted[0] :] if isinstance(step, Normalize | Truncate))
+                kept = itertools.groupby(
+                    (*after[: fitted[0]], *more), lambda step: isinstance(step, Normalize) or id(step)
+                )
+                after = tuple(next(steps) for _, steps in kept)  # normalized once
         if not after and pooling == named.steps and form == named.form:
             return named
         if same:

@@ -78,14 +78,13 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model", once: bool = False) -> Iterator[Path]:
+def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model") -> Iterator[Path]:
     """Yields an empty folder next to `path`, which replaces `path` as a whole if the block ends without an error.
 
     After a kill at any moment `path` holds the old folder or the new one; the next writer removes the other. `MANIFEST`
     lists the new folder's files and names its `kind`, such as `"onnx"`; the block may write other facts to it. If
     `path` itself is a folder that is being written so, it is yielded. `blamed` are the errors by which the block
-    reports a failed write, in addition to errors of Python and safetensors. With `once`, a folder that another writer
-    has finished meanwhile stays.
+    reports a failed write, in addition to errors of Python and safetensors.
 
     >>> with whole_folder("model") as folder:
     ...     write_text(folder / "config.json", "{}")
@@ -119,21 +118,10 @@ def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model", 
                 write_json(temporary / MANIFEST, {**facts, "kind": kind, "files": names})
                 for name in names:
                     _flush(temporary / name)
-                if once:
-                    _rename_once(temporary, folder)
-                else:
-                    (_exchange if check_folder(folder, kind).exists() else os.rename)(temporary, folder)
+                (_exchange if check_folder(folder, kind).exists() else os.rename)(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         interrupts.unfinished -= unfinished
-
-
-def _rename_once(new: Path, folder: Path) -> None:
-    try:
-        os.rename(new, folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
 
 
 def _remove_killed(folder: Path) -> None:

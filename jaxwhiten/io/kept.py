@@ -89,7 +89,9 @@ def keep(folder: Path, write: Callable[[Path], Any], *blamed: type[Exception]) -
     >>> recall(Path("kept"), lambda folder: (folder / "text").read_text())
     'It rains.'
     """
-    with whole_folder(folder, *blamed, kind="cache", once=True) as whole:
+    if folder.exists():  # of another process
+        return
+    with whole_folder(folder, *blamed, kind="cache") as whole:
         write(whole)
         checksums = {file.name: sha256_file(file) for file in sorted(whole.iterdir())}
         write_json(whole / _CHECKSUMS, seal(checksums))

@@ -7,7 +7,6 @@ that weights of any dtype need no more memory than the resulting arrays.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
@@ -62,10 +61,6 @@ class Module(TypedDict):
 
 class _Shards(TypedDict):
     weight_map: dict[str, str]
-
-
-class _Architectures(TypedDict):
-    architectures: list[str]
 
 
 def load_parameters(
@@ -246,21 +241,10 @@ def open_weights(folder: Path) -> tuple[Tensors, Path]:
     if pickled:
         raise ModelError(
             f"{folder / pickled}: pickled weights can run code when they are read, so jaxwhiten does not read them."
-            f" Save them as safetensors first: {_saving(folder)}."
+            " Save them as safetensors first: load the model in sentence-transformers or transformers, and save it by"
+            " save_pretrained(NEW_FOLDER)."
         )
     raise ModelError(f"{folder}: no weights; expected {SAFETENSORS}, {SAFETENSORS_INDEX} or {MSGPACK}.")
-
-
-def _saving(folder: Path) -> str:
-    """The call that saves a model with pickled weights anew, all of its modules and its head with it."""
-    for whole in (folder, folder.parent):
-        if (whole / "modules.json").is_file():
-            return f"SentenceTransformer({str(whole)!r}).save(NEW_FOLDER)"
-    name = ""
-    with contextlib.suppress(ModelError, LookupError):
-        name = io.read_json(folder / "config.json", _Architectures, error=ModelError)["architectures"][0]
-    name = name if name.isidentifier() else "AutoModel"
-    return f"{name}.from_pretrained({str(folder)!r}).save_pretrained(NEW_FOLDER)"
 
 
 def _open_safetensors(path: Path) -> Tensors:

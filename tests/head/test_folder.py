@@ -233,7 +233,7 @@ def test_what_is_not_supported_is_named(write, modules, message):
     ("rows", "message"),
     [
         ([{"type": TYPES["Transformer"], "path": ""}, {"type": TYPES["Pooling"], "path": "../x"}], "not a valid file"),
-        ([{"type": TYPES["Transformer"]}], "modules.json, item 0: path: missing"),
+        ([{"type": TYPES["Transformer"]}], "item 0: path: missing"),
         ({"type": 3}, "modules.json: expected a list, got"),
     ],
 )
