@@ -13,7 +13,6 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import init_model, load_config, save_model
 from jaxwhiten.models.folders import transformer_folder
-from jaxwhiten.text import BulkTokenizer
 from tests.conftest import slow_but
 from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model
 
@@ -307,38 +306,6 @@ def write_other(folder, family):
     named = {f"{name}_token": token for name, token in names.items()}
     update(folder / TOKENIZER, tokenizer_class=classes[family], model_max_length=60, **named)
     return as_sentence_transformer(folder)
-
-
-@pytest.mark.parametrize("settings", [{}, {"do_lower_case": False}, {"do_lower_case": True}, {"keep_accents": True}])
-@pytest.mark.parametrize("in_file", [True, False])
-def test_a_class_that_transformers_itself_makes(tmp_path, settings, in_file):
-    """ALBERT's rules follow settings of their own; where the file has others, transformers makes the tokenizer."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-    from transformers import AutoTokenizer
-
-    tokenizer = Tokenizer(models.Unigram())
-    spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
-    quotes = [normalizers.Replace(old, '"') for old in ("``", "''")]
-    usual = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
-    trainer = trainers.UnigramTrainer(
-        vocab_size=180, special_tokens=["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"], unk_token="<unk>"
-    )
-    tokenizer.train_from_iterator([*SENTENCES, *map(str.lower, SENTENCES), *TEXTS] * 4, trainer)
-    tokenizer.normalizer = normalizers.Sequence(quotes + (usual if in_file else []))
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    update(tmp_path / "config.json", model_type="albert")
-    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "<pad>", "unk_token": "<unk>"}
-    update(
-        tmp_path / TOKENIZER, tokenizer_class="AlbertTokenizer", **names, **({} if in_file else {"do_lower_case": True})
-    )
-    update(tmp_path / TOKENIZER, **settings)
-    tokens = BulkTokenizer(tmp_path, 60)(TEXTS)
-    found = [tokens.flat[i : i + n].tolist() for i, n in zip(tokens.starts, tokens.lengths, strict=True)]
-    assert found == AutoTokenizer.from_pretrained(str(tmp_path))(TEXTS)["input_ids"]
 
 
 def names(folder):

@@ -251,22 +251,6 @@ def test_pickled_dense_weights_are_never_opened(write):
         read_head(folder, load_config(folder))
 
 
-def test_the_advice_for_pickled_weights_keeps_the_head(write, tmp_path):
-    torch = pytest.importorskip("torch")
-    library = pytest.importorskip("sentence_transformers")
-    folder = write(MEAN, ("Dense", dense(32, 6), tensors(32, 6)))
-    before = Encoder.from_pretrained(folder).encode(SENTENCES)
-    weights = load_file(folder / "2_Dense" / "model.safetensors")
-    torch.save({name: torch.from_numpy(x) for name, x in weights.items()}, folder / "2_Dense" / "pytorch_model.bin")
-    (folder / "2_Dense" / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="pickled") as error:
-        Encoder.from_pretrained(folder)
-    call = str(error.value).partition("safetensors first: ")[2].removesuffix(".")
-    names = {"SentenceTransformer": library.SentenceTransformer, "NEW_FOLDER": str(tmp_path / "new")}
-    exec(call, names)
-    np.testing.assert_allclose(Encoder.from_pretrained(tmp_path / "new").encode(SENTENCES), before, atol=1e-5)
-
-
 @pytest.mark.parametrize("first", [-1, 3, "one"])
 def test_layers_that_are_not_there(write, first):
     raw = {"word_embedding_dimension": 32, "layer_start": first, "num_hidden_layers": 2}
