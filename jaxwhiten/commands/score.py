@@ -64,6 +64,7 @@ def integers(text: str) -> tuple[int, ...]:
 
 def run(args: argparse.Namespace) -> Report:
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.io import to_json
     from jaxwhiten.scoring import evaluate, read
     from jaxwhiten.terminal import named
 

@@ -577,7 +577,7 @@ def settings_of(encoder: Encoder) -> Settings:
     """
     core = encoder.view.core
     default = encoder._default_prompt_name if encoder.view.head.form.prompt else None
-    return Settings(core.prompts, default, encoder._similarity, tuned=core.tuned)
+    return Settings(dict(core.prompts), default, encoder._similarity, tuned=core.tuned)
 
 
 def check_saving(encoder: Encoder, folder: str | Path | None = None) -> None:

@@ -223,7 +223,7 @@ class Head:
         """
         (position, after), (pooling, _) = at_pooling(self.steps), at_pooling(named.steps)
         form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt)
-        if isinstance(position[-1], AfterPrompt) and pooling[-1].form == PLAIN:
+        if isinstance(position[-1], AfterPrompt) and type(form) is TextForm:
             pooling = (*pooling[:-1], AfterPrompt(pooling[-1], position[-1].length))
         if not (same := _facts(position, config) == _facts(pooling, config)):
             fitted = [i for i, step in enumerate(after) if isinstance(step, Whiten | Quantise)]

@@ -60,7 +60,8 @@ def lower_cased(tokenizer: Any) -> Any:
 
     result = Tokenizer.from_str(tokenizer.to_str())
     before: Any = result.normalizer
-    parts = list(before) if isinstance(before, normalizers.Sequence) else [before] * (before is not None)
+    is_sequence = isinstance(before, normalizers.Sequence)
+    parts = list(before) if is_sequence else [before] * (before is not None)
     if not any(isinstance(part, normalizers.Lowercase) for part in parts):
         result.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
     return result
