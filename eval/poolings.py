@@ -24,7 +24,7 @@ from jaxwhiten import POOLINGS, Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Mean, Pooling, States, StateStep, Step, array, step
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.text import TextForm, Texts, text_blocks
+from jaxwhiten.text import TextForm, Texts, TokenIds, text_blocks
 
 TEMPLATE = 'This sentence : "{text}" means {mask} .'
 _BLOCK = 8192  # sentences whose tokens are counted at a time
@@ -218,16 +218,23 @@ def idf(parameters: str | None) -> tuple[str, Maker]:
     return parameters, lambda source: (TokenWeights(_WEIGHTS[parameters], parameters), Mean())
 
 
+def _document_frequencies(tokens: TokenIds, vocab_size: int) -> np.ndarray:
+    """The number of sentences in which each token id occurs."""
+    sentence = np.repeat(np.arange(len(tokens.lengths)), tokens.lengths)
+    occurring = np.unique(sentence * vocab_size + tokens.flat) % vocab_size
+    return np.bincount(occurring, minlength=vocab_size)
+
+
 def fit_idf(encoder: Encoder, sentences: Texts) -> str:
     """Counts the sentences in which each token occurs; returns the name of the pooling with these weights.
 
     A token in count of n sentences has the weight log((n + 1) / (count + 1)).
     """
     total = 0
-    counts = np.zeros(encoder.config.vocab_size, np.int64)
+    counts = np.zeros(encoder.view.core.config.vocab_size, np.int64)
     for block in text_blocks(sentences, _BLOCK):
         total += len(block)
-        counts += encoder.tokenizer(block).document_frequencies(len(counts))
+        counts += _document_frequencies(encoder.view.core.tokenizer(block), len(counts))
     if not total:
         raise InputError("No sentences to count tokens in.")
     weights = np.log((total + 1) / (counts + 1)).astype(np.float32)

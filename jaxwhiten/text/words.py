@@ -56,12 +56,6 @@ class TokenIds:
         """The index in `flat` at which each sentence begins."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def document_frequencies(self, vocab_size: int) -> Int[np.ndarray, " vocab"]:
-        """The number of sentences in which each token id occurs."""
-        sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        occurring = np.unique(sentence * vocab_size + self.flat) % vocab_size
-        return np.bincount(occurring, minlength=vocab_size)
-
 
 class _Numbers(dict[str, int]):
     """Numbers words in the order they are first seen; `new` lists the words without known tokens."""

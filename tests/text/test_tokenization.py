@@ -52,18 +52,6 @@ def test_padding_of_the_file_takes_no_part(tiny_model, tmp_path, side):
     assert rows(BulkTokenizer(tmp_path, 64)(SENTENCES)) == [plain(tiny_model).encode(s).ids for s in SENTENCES]
 
 
-def test_document_frequencies_equal_a_plain_count():
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(0, 9, 50)
-    flat = rng.integers(0, 12, lengths.sum()).astype(np.int32)
-    tokens = TokenIds(flat, lengths)
-    expected = np.zeros(15, int)
-    for row in rows(tokens):
-        for token in set(row):
-            expected[token] += 1
-    np.testing.assert_array_equal(tokens.document_frequencies(15), expected)
-
-
 def test_padded_rows_hold_their_own_ids_and_no_others():
     ids = TokenIds(np.arange(10, 16, dtype=np.int32), np.array([2, 3, 1]))
     matrix = ids.padded(np.array([1, 0, 2]), height=4, length=3, pad_id=7)
