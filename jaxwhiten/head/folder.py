@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 SETTINGS_FILE = "config_sentence_transformers.json"
 _IGNORED = ("Transformer", "Dropout")
 _UNNAMED = "default"  # name of a prompt that has none
-_LONGEST_NAME = 60  # in characters, of at most four bytes; file systems allow 255
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +74,7 @@ class Settings:
 
     def write(self, folder: Path) -> None:
         """Writes the file that `read` and sentence-transformers read."""
-        entries: Json = {"__version__": {"jaxwhiten": __version__}, **dataclasses.asdict(self)}
-        for name in ("truncate_dim", "tuned"):
-            if entries[name] is None:
-                del entries[name]
-        io.write_json(folder / SETTINGS_FILE, entries)
+        io.write_json(folder / SETTINGS_FILE, {"__version__": {"jaxwhiten": __version__}, **io.to_json(self)})
 
 
 class _Manifest(TypedDict, total=False):
@@ -102,15 +97,14 @@ def check_parts(folder: Path) -> None:
     fitted = [name for name in (WHITENING_FILE, CODE_FILE) if (folder / name).is_file()]
     for name in dict.fromkeys((*recorded, *fitted)):
         file = io.below(folder, name, ModelError)
-        if not file.is_file():
-            raise ModelError(
-                f"{file}: missing. This folder was saved with it: restore the file, save the model again, or, to accept"
-                f" other vectors, remove its entry from parts in {manifest}."
+        actual = io.sha256_once(file) if file.is_file() else None
+        if recorded.get(name) != actual:
+            problem = "missing" if actual is None else "not the file that this folder was saved with"
+            accept = (
+                f"make its entry of parts in {manifest} {actual}" if actual else f"remove it from parts in {manifest}"
             )
-        if recorded.get(name) != (actual := io.sha256_once(file)):
             raise ModelError(
-                f"{file}: not the file that this folder was saved with: restore that, save the model again, or, to"
-                f" accept other vectors, make its entry of parts in {manifest} {actual}."
+                f"{file}: {problem}: restore the file, save the model again, or, to accept other vectors, {accept}."
             )
 
 
@@ -120,7 +114,7 @@ def says_head(folder: Path) -> bool:
     >>> says_head(Path("cross"))
     False
     """
-    return (folder / "modules.json").is_file() or (folder / "1_Pooling" / "config.json").is_file()
+    return (folder / "modules.json").is_file()
 
 
 def own_pooling(folder: Path) -> str:
@@ -162,8 +156,8 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
       The head, with the folder's default prompt.
 
     Raises:
-      ModelError: There is neither `modules.json` nor `1_Pooling/config.json`, weights are missing, or a module, mode or
-        activation, which the message names, is not supported.
+      ModelError: There is no `modules.json`, weights are missing, or a module, mode or activation, which the message
+        names, is not supported.
     """
     listed = _listed(folder)
     kinds = [kind for kind, _ in listed]
@@ -197,23 +191,19 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
 def _listed(folder: Path) -> list[tuple[str, Path]]:
     """Class name and folder of every module."""
     file = folder / "modules.json"
-    if not file.is_file():
-        if not says_head(folder):
-            raise ModelError(f"{folder}: no modules.json, so pooling='auto' cannot be resolved; specify a pooling.")
-        return [("Transformer", folder), ("Pooling", folder / "1_Pooling")]
-    named = [(row["type"], "" if row["path"] == "." else row["path"]) for row in checkpoint.modules(folder)]
-    if not named:
-        raise ModelError(f"{file}: lists no modules.")
+    if not says_head(folder):
+        raise ModelError(f"{folder}: no modules.json, so pooling='auto' cannot be resolved; specify a pooling.")
     supported = [*_IGNORED, STATIC, *STEPS]
-    for kind, path in named:
-        package, _, name = kind.rpartition(".")
+    listed = []
+    for row in checkpoint.modules(folder):
+        package, _, name = row["type"].rpartition(".")
         if package.split(".")[0] != "sentence_transformers" or name not in supported:
-            raise ModelError(f"{file}: module {kind!r} is not supported. Supported: {', '.join(supported)}.")
-        if len(path) > _LONGEST_NAME:
-            raise ModelError(f"{file}: module path {path!r:.80} is not a valid folder name in it.")
-    with folders.naming(file):
-        places = [io.below(folder, path, ModelError) if path else folder for _, path in named]
-    return [(kind.rpartition(".")[2], place) for (kind, _), place in zip(named, places, strict=True)]
+            raise ModelError(f"{file}: module {row['type']!r} is not supported. Supported: {', '.join(supported)}.")
+        with folders.naming(file):
+            listed.append((name, folder if row["path"] in ("", ".") else io.below(folder, row["path"], ModelError)))
+    if not listed:
+        raise ModelError(f"{file}: lists no modules.")
+    return listed
 
 
 def _text_form(folder: Path, lower_case: bool) -> TextForm:
@@ -288,12 +278,11 @@ def write_folder(
             changes |= module.transformer
             if module.config is not None:
                 io.write_json(place / "config.json", dict(module.config))
-                parts.append(f"{place.name}/config.json")
             if module.tensors:
-                parts.append(f"{place.name}/model.safetensors")
                 with io.atomic_path(place / "model.safetensors") as temporary:
                     tensors = {name: np.ascontiguousarray(value) for name, value in module.tensors.items()}
                     save_file(tensors, temporary, metadata={"format": "pt"})
+            parts += [f"{place.name}/{file.name}" for file in sorted(place.iterdir())]
         for step in head.steps:
             step.save_beside(whole)
         parts += [name for name in (WHITENING_FILE, CODE_FILE) if (whole / name).is_file()]

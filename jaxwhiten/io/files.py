@@ -29,6 +29,7 @@ MANIFEST = "jaxwhiten.json"  # lists the files of a folder made by `whole_folder
 HEADER_KEY = "jaxwhiten"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
+_LONGEST_NAME = 255  # bytes, of most file systems
 _START = 1 << 16  # bytes, which hold the header of a tensor file
 _KIND = re.compile(rb'^.{8}\{"__metadata__":\{"jaxwhiten":"\{.*?\\"kind\\": \\"([a-z_ -]+)\\"', re.DOTALL)
 # How files begin that this package writes, by their ending; a tensor file has its kind in its header.
@@ -263,7 +264,9 @@ def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) ->
     Raises:
       JaxwhitenError: Of class `error`, if the name is no relative path of plain names or a link leaves the folder.
     """
-    if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
+    parts = name.replace("\\", "/").split("/")
+    named = name.isprintable() and not {"", ".", ".."} & set(parts)
+    if not named or max(len(os.fsencode(part)) for part in parts) > _LONGEST_NAME:
         raise error(f"{folder}: {name!r:.80} is not a valid file or folder name in it.")
     root, target = (Path(os.path.realpath(path)) for path in (folder, folder / name))
     blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
