@@ -20,13 +20,13 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
 from jaxwhiten.head.pooling import Mean, Pooling
-from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target, read_optional
+from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target
 from jaxwhiten.head.vectors import Quantise
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.options import bounded
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
-from jaxwhiten.text.settings import ANEW, SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
+from jaxwhiten.text.settings import ANEW, SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings, read_object
 from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Settings:
     def read(cls, folder: Path) -> Settings:
         """Reads the settings of a folder. A missing file gives the defaults, an unreadable one a `ModelError`."""
         file = folder / SETTINGS_FILE
-        given = {name: value for name, value in read_optional(file).items() if value is not None}
+        given = {name: value for name, value in read_object(file, optional=True).items() if value is not None}
         settings: Settings = io.from_json(cls, given, file, ANEW, ModelError)
         with turning(ModelError, f"{file}: default_prompt_name: {REASON}", InputError):
             settings.default_prompt  # noqa: B018 - the name is looked up
@@ -136,11 +136,11 @@ def longest_text(folder: Path, config: EncoderConfig) -> int:
     48
     """
     if config.model_type == "static":  # it has no positions, and the tokenizer's limit is its teacher's
-        of_tokenizer = read_optional(folder / "config.json").get("max_length")
+        of_tokenizer = read_object(folder / "config.json", optional=True).get("max_length")
     elif (specified := TransformerSettings.read(folder).max_length) is not None:
         return min(specified, config.longest_input)
     else:
-        of_tokenizer = read_optional(folder / TOKENIZER_SETTINGS).get("model_max_length")
+        of_tokenizer = read_object(folder / TOKENIZER_SETTINGS, optional=True).get("model_max_length")
     trained = config.max_positions - config.position_offset
     return min(of_tokenizer, trained) if type(of_tokenizer) is int and of_tokenizer > 0 else trained
 
@@ -287,7 +287,7 @@ def write_folder(
             step.save_beside(whole)
         parts += [name for name in (WHITENING_FILE, CODE_FILE) if (whole / name).is_file()]
         if changes:
-            io.write_json(whole / "config.json", folders.read_json(whole / "config.json") | changes)
+            io.write_json(whole / "config.json", read_object(whole / "config.json") | changes)
         if not model.pools:
             of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
             io.write_json(whole / SETTINGS_FILES[0], of_transformer)

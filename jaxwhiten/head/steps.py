@@ -16,9 +16,9 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-from jaxwhiten.errors import InputError
-from jaxwhiten.models import EncoderConfig, folders
-from jaxwhiten.text.settings import check_values, refuse_unknown
+from jaxwhiten.errors import REASON, InputError, turning
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.text.settings import check_values, read_object, refuse_unknown
 from jaxwhiten.types import AnyArray, Fields, Float, Int, Json, OnnxGraph, PyTree, RowsLike
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
@@ -141,17 +141,10 @@ class Found:
 
     def read(self, *understood: str, optional: bool = False) -> Json:
         """The configuration; `ModelError` if a key is not understood, or maps something else than sentence vectors."""
-        raw = {} if optional and not self.file.is_file() else folders.read_json(self.file)
+        raw = read_object(self.file, optional=optional)
         check_values(self.file, raw, _NAMES)
         refuse_unknown(self.file, raw, {*understood, *_NAMES})
         return raw
-
-
-def read_optional(file: Path) -> Json:
-    """The contents of a JSON file; empty if the file is missing."""
-    if file.is_file():
-        return folders.read_json(file)
-    return {}
 
 
 class Step:
@@ -259,13 +252,9 @@ def facts(steps: PyTree) -> Any:
     if isinstance(steps, Step):
         static = _fields(steps, None)
         for name, value in static.items():
-            try:
+            where = f"{type(steps).__name__}.{name}"
+            with turning(InputError, f"{where}: {REASON}: use a tuple, or array() for the field.", TypeError):
                 hash(value)
-            except TypeError:
-                where = f"{type(steps).__name__}.{name}"
-                kind = type(value).__name__
-                message = f"{where}: expected a hashable value, got {kind}: use a tuple, or array() for the field."
-                raise InputError(message) from None
         arrays = {name: facts(value) for name, value in _fields(steps, "array").items()}
         return type(steps), *static.items(), *arrays.items()
     if isinstance(steps, Mapping):

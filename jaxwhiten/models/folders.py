@@ -110,14 +110,9 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
 
 
-def read_json(path: Path) -> Json:
-    """The JSON object in a file of a model folder."""
-    return read_object(path)
-
-
 def config_json(folder: Path) -> Json:
     """The contents of `config.json`, with the keys that sentence-transformers' file puts in their place."""
-    return {**read_json(folder / "config.json"), **TransformerSettings.read(folder).config}
+    return {**read_object(folder / "config.json"), **TransformerSettings.read(folder).config}
 
 
 def load_config(folder: Path) -> EncoderConfig:

@@ -33,7 +33,7 @@ _WORDS += r"|\s+(?!\S)|\s+"
 def tokenizer_settings(folder: Path) -> Json:
     """The keys of `tokenizer_config.json`, with those that sentence-transformers' file puts in their place."""
     file = folder / TOKENIZER_SETTINGS
-    settings = read_object(file) if file.is_file() else {}
+    settings = read_object(file, optional=True)
     given = TransformerSettings.read(folder)
     for where, keys in ((file, settings), (given.file, given.tokenizer)):
         check_values(where, keys, {"split_special_tokens": (False,)})
@@ -98,8 +98,7 @@ def is_as_in_file(tokenizer: Any, raw: Json, folder: Path, settings: Fields) -> 
 
 def _class_name(folder: Path, settings: Fields) -> str:
     """The name of the class that transformers chooses, without "Fast" at its end; "" for a generic one."""
-    file = folder / "config.json"
-    config = read_object(file) if file.is_file() else {}
+    config = read_object(folder / "config.json", optional=True)
     of_model = _BY_MODEL.get(str(config.get("model_type")), _GENERIC[0])
     name = settings.get("tokenizer_class") or config.get("tokenizer_class") or of_model
     name = str(of_model if of_model in _GENERIC and config.get("model_type") in _BY_MODEL else name)
@@ -114,11 +113,10 @@ def _special_tokens(folder: Path, settings: Fields, added: Fields) -> Iterator[t
         if decoder != added:
             raise KeyError
     else:
-        files = [settings, *(read_object(file) for file in [folder / "special_tokens_map.json"] if file.is_file())]
-        if (file := folder / "added_tokens.json").is_file():
-            for token, number in read_object(file).items():
-                if added[token]["id"] != number:
-                    raise KeyError
+        files = [settings, read_object(folder / "special_tokens_map.json", optional=True)]
+        for token, number in read_object(folder / "added_tokens.json", optional=True).items():
+            if added[token]["id"] != number:
+                raise KeyError
     for keys in files:
         for key, value in keys.items():
             if key in _LISTS and value:

@@ -69,7 +69,7 @@ class TransformerSettings:
     def read(cls, folder: Path) -> TransformerSettings:
         """Reads the file; `ModelError` if a key could change vectors and is not understood, or its value is not."""
         files = [folder / name for name in SETTINGS_FILES]
-        contents = ((file, read_object(file)) for file in files if file.is_file())
+        contents = ((file, read_object(file, optional=True)) for file in files)
         file, raw = next(((file, raw) for file, raw in contents if raw), (files[0], {}))
         refuse_unknown(file, raw, _KEYS)
         tokenizer, config, calls = (_nested(file, raw, *names) for names in (_TOKENIZER, _CONFIG, _CALLS))
@@ -139,6 +139,8 @@ def _nested(file: Path, raw: Fields, *names: str) -> Fields:
     return {}
 
 
-def read_object(file: Path) -> Json:
-    """The JSON object in a file of a model folder."""
+def read_object(file: Path, *, optional: bool = False) -> Json:
+    """The JSON object in a file of a model folder; empty for a missing one that is `optional`."""
+    if optional and not file.is_file():
+        return {}
     return io.read_json(file, dict[str, Any], ANEW, error=ModelError)
