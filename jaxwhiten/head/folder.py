@@ -132,7 +132,7 @@ def longest_text(folder: Path, config: EncoderConfig) -> int:
     As in sentence-transformers, this is what the folder specifies, or else its tokenizer, but for that at most as many
     tokens as the model was trained for.
 
-    >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").config)
+    >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").view.core.config)
     48
     """
     if config.model_type == "static":  # it has no positions, and the tokenizer's limit is its teacher's
@@ -149,7 +149,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     """Reads the steps of a sentence-transformers folder after its Transformer or StaticEmbedding.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> read_head(encoder.save("model"), encoder.config).steps
+    >>> read_head(encoder.save("model"), encoder.view.core.config).steps
     (Mean(),)
 
     Returns:
@@ -249,8 +249,8 @@ def write_folder(
     a step of the head has no module. The default settings are the head's own prompt, and cosine similarity. `card` is
     the text of README.md.
 
-    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> write_folder("model", encoder.model(), encoder.tokenizer, encoder.head).name
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> write_folder("model", view.core.model(), view.core.tokenizer, view.head).name
     'model'
     """
     from safetensors.numpy import save_file

@@ -140,7 +140,7 @@ class Head:
     another pooling. `form` defines how sentences are written before they are tokenised.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> encoder.head.name
+    >>> encoder.view.head.name
     'mean'
     """
 
@@ -293,7 +293,7 @@ def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
     """The steps up to and including the pooling, and the steps after it.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> before, after = at_pooling(encoder.then(Normalize()).head.steps)
+    >>> before, after = at_pooling(encoder.view.then(Normalize()).head.steps)
     >>> len(before), after
     (1, (Normalize(),))
     """
@@ -334,7 +334,7 @@ def run(
     The result has one vector per row, or with segments one per sentence, row by row.
 
     >>> encoder, ids = Encoder.from_pretrained("jaxwhiten-tiny"), jnp.array([[2, 9, 3]])
-    >>> run(encoder.head.steps, encoder.model()(ids, jnp.ones_like(ids)), jnp.ones_like(ids)).shape
+    >>> run(encoder.view.head.steps, encoder.view.core.model()(ids, jnp.ones_like(ids)), jnp.ones_like(ids)).shape
     (1, 256)
     """
     if segments is not None:
@@ -353,8 +353,8 @@ def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
 
     >>> from jaxwhiten.models.graph import EncoderGraph, Graph
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> graph = EncoderGraph(Graph(), encoder.model(), encoder.max_length)
-    >>> write_steps(encoder.head.steps, graph).startswith("Div")
+    >>> graph = EncoderGraph(Graph(), encoder.view.core.model(), encoder.max_length)
+    >>> write_steps(encoder.view.head.steps, graph).startswith("Div")
     True
     """
     mask = encoder.graph.op("Cast", "attention_mask", to=1)  # float32

@@ -108,7 +108,7 @@ class Dense(VectorStep):
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
     >>> layer = Dense(np.eye(64, 256, dtype=np.float32), np.zeros(64, np.float32), activation="Identity")
-    >>> encoder.then(layer).dimension
+    >>> encoder.view.then(layer).width
     64
     """
 
@@ -200,7 +200,7 @@ class Truncate(VectorStep):
     """Keeps the first k columns, as for a Matryoshka encoder.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> encoder.then(Truncate(64)).dimension
+    >>> encoder.view.then(Truncate(64)).width
     64
 
     References:
@@ -232,7 +232,7 @@ class Normalize(VectorStep):
     """Scales rows to unit length.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> bool(np.isclose(np.linalg.norm(encoder.then(Normalize()).encode("A dog runs.")), 1))
+    >>> bool(np.isclose(np.linalg.norm(encoder.view.then(Normalize())(["A dog runs."])), 1))
     True
     """
 
