@@ -323,7 +323,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         static = f"{name}/static"
-        words = ["distil-static", "--model", MODEL, "--pooling", "mean", "-k", "64", "-o", static]
+        words = ["distill", "--model", MODEL, "--pooling", "mean", "-k", "64", "-o", static]
         subprocess.run([sys.executable, "-m", "jaxwhiten.commands.cli", *words], check=True, capture_output=True)
         if "rates" in parts:
             print(f"rates, {args.rows:,} sentences, {MODEL}")

@@ -29,6 +29,7 @@ def get_config(kind="lora"):
     config.adapter = kind if kind in ("linear", "bottleneck") else ""
     config.lora_projections = ("query", "key", "value", "output", "up", "down")
     config.data.file = "quora_dup_sae.tsv.gz"
+    config.data.skip_bad_rows = True  # four of 15,026 begin with a quotation mark that quotes no cell
     config.data.columns = ("question1", "question2")
     config.data.held_out = 0.3
     config.max_length = 32

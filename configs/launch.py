@@ -29,8 +29,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from configs.settings import Config, keys
 from jaxwhiten import interrupts
-from jaxwhiten.commands.cli import Parser, say, say_cut, show_warning
+from jaxwhiten.commands.cli import in_flags, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
+from jaxwhiten.terminal import naming
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
 # Library parameters whose config keys have other names.
@@ -59,11 +60,12 @@ def run(main: Callable[[Any], None], default_config: str, *kinds: type[Config]) 
         config.read(command.changes)
     except JaxwhitenError as error:
         sys.exit(say(error))
-    warnings.showwarning = functools.partial(show_warning, flags=_flags(config), joint="=")
-    if command.distributed is None:
-        _guarded(main, config)
-    else:
-        _as_one_of_many(main, config, command.distributed)
+    warnings.showwarning = show_warning
+    with naming(functools.partial(in_flags, flags=_flags(config), joint="=")):
+        if command.distributed is None:
+            _guarded(main, config)
+        else:
+            _as_one_of_many(main, config, command.distributed)
 
 
 def run_without_config(main: Callable[[], None]) -> None:
@@ -82,14 +84,9 @@ def _guarded(main: Callable[[Any], None], config: Config) -> None:
         main(config)
         say_cut()
     except JaxwhitenError as error:
-        sys.exit(_say(error, config))
+        sys.exit(say(error))
     except KeyboardInterrupt:
         interrupts.end()
-
-
-def _say(error: Exception, config: Config, prefix: str = "") -> int:
-    """Reports an error with config keys for the library's parameters; returns the exit code."""
-    return say(error, prefix, _flags(config), "=")
 
 
 def _as_one_of_many(main: Callable[[Any], None], config: Config, address: str) -> None:
@@ -116,7 +113,7 @@ def _as_one_of_many(main: Callable[[Any], None], config: Config, address: str) -
             print(interrupts.MESSAGE, file=sys.stderr)
             code = interrupts.EXIT_CODE
         elif isinstance(error, JaxwhitenError):
-            code = _say(error, config, f"{name}: ")
+            code = say(error, f"{name}: ")
         else:
             traceback.print_exc()
             code = 1
@@ -233,7 +230,7 @@ def _help(path: str, config: Config) -> str:
     usage = sys.argv[0]
     if name:
         usage = f"python -m {name}"
-    parser = Parser(
+    parser = argparse.ArgumentParser(
         prog=usage,
         usage=f"{usage} [--config FILE] [--config.KEY=VALUE ...] [--distributed[=ADDRESS:PORT,INDEX,COUNT]]",
         description=(program.__doc__ or "").partition("\n")[0],

@@ -2,7 +2,7 @@
 
 `python -m eval.beir DIR --model NAME=MODEL [--model ...] [--check] -o runs/beir.jsonl`
 
-The figures are those of `jaxwhiten score FOLDER --bytes 24,48,96` and `jaxwhiten score FOLDER -k 128 --gamma 0`. With
+The figures are those of `jaxwhiten score FOLDER --bytes 24 48 96` and `jaxwhiten score FOLDER -k 128 --gamma 0`. With
 --check, raw vectors are also scored by sentence-transformers and pytrec_eval.
 """
 

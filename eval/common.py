@@ -195,6 +195,5 @@ def encoding(seconds: float, sentences: int, nli: NLIRows | None = None, note: s
 
 def dataset(data: RetrievalData, queries: int) -> Record:
     """The data that is searched, with statistics from reading it."""
-    counts = Record(data.counts)
-    conflicts = list(data.conflicts)
-    return Record(name=data.name, documents=len(data.documents), queries=queries, counts=counts, conflicts=conflicts)
+    counts = Record({**data.counts, "queries_without_gold": len(data.queries) - len(data.with_gold().queries)})
+    return Record(name=data.name, documents=len(data.documents), queries=queries, counts=counts, conflicts=[])

@@ -17,7 +17,7 @@ sentences() {
   gzip -dc "$text" | sed 's/\([.!?]\) \([A-Z]\)/\1\n\2/g' |
     awk -v most="${SENTENCES:-12800}" 'length > 40 && length < 200 && !/\t/ && ++n % 8 == 0 && ++kept <= most'
 }
-{ echo text; sentences; } > runs/unsupervised/sentences.tsv
+{ echo text; sentences | sed 's/"/""/g; s/.*/"&"/'; } > runs/unsupervised/sentences.tsv
 for seed in ${SEEDS:-0 1 2}; do
   for name in "$@"; do
     out=runs/unsupervised/$name-$seed

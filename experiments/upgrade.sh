@@ -10,7 +10,7 @@
 pairs=${PAIRS:-$JAXWHITEN_DATA_DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz}
 encoders="jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened"
 encoders+=",sentence-transformers/all-MiniLM-L6-v2 mean,runs/minilm-static auto"
-jaxwhiten distil-static --model sentence-transformers/all-MiniLM-L6-v2 -o runs/minilm-static/ --overwrite
+jaxwhiten distill --model sentence-transformers/all-MiniLM-L6-v2 -o runs/minilm-static/ --overwrite
 for data in pydocs mrpc "quora:$pairs"; do
   python -m eval.upgrade --config.max_length=64 --config.dataset="${data#*:}" --config.out="runs/upgrade/${data%%:*}" \
     --config.encoders="$encoders" --config.kinds=ridge,procrustes,cca,isotrieve-ridge

@@ -50,6 +50,15 @@ class Progress(tqdm):
         else:
             super().display(msg, pos)
 
+    def restart(self, desc: str, n: int) -> None:
+        """Continues after `n` units under another description; only later units count for the time that is left."""
+        if self.disable:
+            return
+        self.set_description_str(desc, refresh=False)
+        self.initial = self.n = self.last_print_n = n
+        self.start_t = self.last_print_t = self._time()
+        self.refresh()
+
     def close(self) -> None:
         if self._lines:
             self._no_first()

@@ -17,19 +17,24 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int8
 
-from eval.data.lines import read_lines
+from eval.data.lines import read_columns, read_lines
 from eval.data.protocol import data_folder
 from eval.data.remote import fetch
-from jaxwhiten.datasets import label_codes, read_header, read_table, split_name
+from jaxwhiten.datasets import NLI_LABELS, Table, read_header, split_name
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError, check_name
 from jaxwhiten.io import PathLike, cache_dir, content_key
 
 URL = "https://sbert.net/datasets/AllNLI.tsv.gz"
 URL_VARIABLE = "JAXWHITEN_ALLNLI_URL"  # for mirrors
-# of `label_codes`
 _TWO_CLASSES = -1
 _NO_CLASS = -2
 _UNKNOWN = -3
+# Integer labels follow the order of the hub's data sets, which is the order of NLI_LABELS.
+_CODES: dict[Any, int] = {name: code for code, name in enumerate(NLI_LABELS)}
+_CODES |= dict.fromkeys(("not_entailment", "non_entailment", "not entailment", "non-entailment"), _TWO_CLASSES)
+_CODES |= {name.capitalize(): code for name, code in _CODES.items()}
+_CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
+_CODES |= dict.fromkeys(("-", "-1", "", -1), _NO_CLASS)
 _PREMISE = ("premise", "sentence1")
 _HYPOTHESIS = ("hypothesis", "sentence2")
 _LABEL = ("label", "gold_label")
@@ -163,14 +168,24 @@ def _split_of(text: str) -> str:
     return "dev"
 
 
+def _label_codes(table: Table, skip_bad_rows: bool) -> Int8[np.ndarray, " n"]:
+    """Numbers in `NLI_LABELS`; -1 for "not entailment", -2 for rows without an agreed label, -3 for unknown labels."""
+    labels = table["label"]
+    codes = [_UNKNOWN if isinstance(label, bool) else _CODES.get(label, _UNKNOWN) for label in labels]
+    if not skip_bad_rows and _UNKNOWN in codes:
+        row = codes.index(_UNKNOWN)
+        raise DataError(f"{table.where(row)}: unknown label {str(labels[row])[:40]!r}; known: {', '.join(NLI_LABELS)}.")
+    return np.array(codes, np.int8)
+
+
 def _read_source(
     name: str, path: Path, columns: Mapping[str, str], rules: Mapping[str, Any]
 ) -> tuple[NLISource, list[str], list[str], np.ndarray]:
     """Reads a file: its summary, and the premises, hypotheses and labels that pass the rules (see `load_nli`)."""
     skip_bad_rows = rules.get("skip_bad_rows", False)
     splits = rules.get("splits")
-    table = read_table(path, columns, skip_bad_rows=skip_bad_rows)
-    codes = label_codes(table, table["label"], skip_bad_rows)
+    table = read_columns(path, columns, skip_bad_rows)
+    codes = _label_codes(table, skip_bad_rows)
     premise = table["premise"]
     hypothesis = table["hypothesis"]
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from eval.data.lines import read_columns
 from eval.data.protocol import data_folder
 from eval.data.remote import fetch
-from jaxwhiten.datasets import RetrievalData, from_pairs, read_table
+from jaxwhiten.datasets import RetrievalData, from_pairs
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.io import PathLike, cache_dir, content_key
 
@@ -41,7 +42,7 @@ def read_quora(path: PathLike, name: str | None = None) -> RetrievalData:
     counted as malformed. By default the data set is named after the file.
     """
     path = Path(path)
-    table = read_table(path, {name: name for name in COLUMNS[1:]}, skip_bad_rows=True)
+    table = read_columns(path, {name: name for name in COLUMNS[1:]}, skip_bad_rows=True)
     rows = [tuple(map(str.strip, row)) for row in zip(*table.values(), strict=True)]
     whole = [row for row in rows if row[0] and row[1] and row[4] in ("0", "1")]
     malformed = table.skipped + len(rows) - len(whole)

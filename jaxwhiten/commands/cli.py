@@ -1,126 +1,182 @@
-"""The command `jaxwhiten`, with one subcommand per task.
+"""The command `jaxwhiten`. A subcommand is a function, whose signature and docstring are its flags and its help.
 
-The module of a subcommand has `add_arguments(parser)` and `run(args)`, which returns what it found or did, in one
-`Report` or several. It is imported when its command is given, and imports nothing heavy before `run`.
+The function returns what it found or did, in one `Report` or several. Its module is imported when its command is
+given, and imports nothing heavy before the function is called.
 """
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import functools
-import importlib
+import inspect
 import json
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import NoReturn
+from typing import Annotated, Any, Literal, NoReturn, get_args
 
-from jaxwhiten import interrupts
+from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError
+
+from jaxwhiten import interrupts, terminal
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Parser, Report, add, check_places, in_flags, one_line
-from jaxwhiten.errors import InputError, JaxwhitenError, check_name, warn
+from jaxwhiten.commands.arguments import Report, SourceName, check_places, in_flags, one_line
+from jaxwhiten.errors import InputError, JaxwhitenError, check_name, unknown_name, warn
 
+# Commands, each with its module.
 COMMANDS = {
-    "encode": "turn sentences into vectors, whitened or not",
-    "embed": "embed a corpus in resumable shards",
-    "fit": "fit a whitening or code, for a model folder that all commands load",
-    "apply": "whiten a file of vectors",
-    "inspect": "show the contents of a whitening, moments file, index or model",
-    "train": "fine-tune an encoder on a table of pairs",
-    "score": "score an encoder on your own pairs or searches, raw, whitened and in fewer bytes",
-    "index": "encode texts and build a search index; --bytes fits a code for this index alone",
-    "search": "search an index for the documents nearest to a query",
-    "serve": "answer over HTTP with a model's vectors and searches of its index",
-    "distil-static": "distill an encoder into a table of token vectors",
-    "export": "export an encoder and its whitening to other libraries",
-    "verify": "check this installation, or models and indexes",
+    **{name: name for name in ("encode", "embed", "fit", "apply", "inspect", "train", "score", "index")},
+    **{"add": "change", "remove": "change"},
+    **{name: name for name in ("search", "serve", "distill", "export", "verify")},
 }
-# For bash, and for zsh, which reads bash's functions after the first line. File names complete what has no words.
-_COMPLETION = """_jaxwhiten() {{
-  local words='{commands}'
-  if [ "$COMP_CWORD" -gt 1 ]; then
-    case "${{COMP_WORDS[1]}}" in
-{cases}
-    esac
-  fi
-  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
-}}
-complete -o default -F _jaxwhiten jaxwhiten"""
-_SHELLS = {"bash": "", "zsh": "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n"}
+_DASH = "\0"  # for `-`, which is no option; no argument of a process has it
+_FLAGS: dict[str, str] = {}  # of the command at hand, by the names of its parameters in Python
 
 
-def completion(shell: str) -> str:
-    """A script that completes commands and their options in a shell."""
-    options = {name: " ".join(parser(name)[1]._option_string_actions) for name in COMMANDS}
-    cases = "\n".join(f"      {name}) words='{words}' ;;" for name, words in options.items())
-    return _SHELLS[shell] + _COMPLETION.format(commands=" ".join(COMMANDS), cases=cases)
+def _read(app: App, commands: tuple[str, ...], arguments: Any) -> None:
+    """Fills `_FLAGS`; refuses fractions for integers, which cyclopts would round; puts `-` where it was."""
+    _FLAGS.clear()
+    for argument in arguments:
+        letters = {name[1:]: name for name in argument.names if len(name) == 2}
+        _FLAGS.update(letters | {name: argument.name for name in argument.field_info.names if argument.names})
+        for position, token in enumerate(argument.tokens):
+            if token.value == _DASH:
+                argument.tokens[position] = token.evolve(value="-")
+            if int in (argument.hint, *get_args(argument.hint)) and "." in token.value:
+                raise CoercionError(argument=argument, token=token, target_type=int)
 
 
-def parser(command: str | None = None) -> tuple[Parser, Parser]:
-    """The command line, and the part of one command, or the whole without one.
+_POSITIVE = Parameter(negative=())  # no --no-... beside flags
+APP = App(
+    name="jaxwhiten",
+    version=__version__,
+    help_flags=(),
+    version_flags=(),
+    default_parameter=_POSITIVE,
+    group_arguments="arguments",
+    group_parameters="options",
+    config=_read,
+)
+for _name, _module in COMMANDS.items():
+    APP.command(f"jaxwhiten.commands.{_module}:{_name}", name=_name)
 
-    Only the named command has its arguments, so that the other commands are not imported.
+
+@APP.meta.default
+def launch(
+    *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    quiet: bool = False,
+    wants_help: Annotated[bool, Parameter(name=("-h", "--help"))] = False,
+    version: bool = False,
+    print_completion: Literal["bash", "zsh"] | None = None,
+) -> None:
+    """Whitened sentence vectors from any BERT-family encoder: better and smaller.
+
+    Args:
+      as_json: print the result as a JSON object; search prints one per query
+      quiet: print neither notes nor progress
+      wants_help: show this help
+      version: show the version
+      print_completion: print a script that completes commands and options in a shell, bash or zsh
     """
-    top = Parser(
-        prog="jaxwhiten", description="Whitened sentence vectors from any BERT-family encoder: better and smaller."
+    if version:
+        print(f"jaxwhiten {__version__}")
+        return
+    if print_completion:
+        print(APP.generate_completion(shell=print_completion))
+        if print_completion == "zsh":  # which reads it from a file by itself, but not from `source`
+            print("compdef _cyclopts_jaxwhiten jaxwhiten")
+        return
+    if words[:1] == ("help",):
+        words, wants_help = words[1:], True
+    if words and words[0].startswith("-"):
+        raise _unknown_option(words[0])
+    if words:
+        check_name("command", words[0], COMMANDS)
+    if wants_help or not words:
+        print(help_of(*words[:1]))
+        return
+    dashed = [_DASH if word == "-" else word for word in words]
+    command, bound, _ = APP.parse_args(dashed, print_error=False, exit_on_error=False)
+    _cut().clear()
+    with warnings.catch_warnings(), terminal.quiet(quiet):
+        warnings.showwarning = functools.partial(show_warning, shown=set())
+        check_places(bound.arguments)
+        show(command(*bound.args, **bound.kwargs), as_json)
+        say_cut()
+
+
+def _arguments(command: str = "") -> list[Any]:
+    """The arguments of a command, and of all commands, with their help."""
+    return [
+        argument
+        for app in ([APP[command]] if command else []) + [APP.meta]
+        for argument in app.assemble_argument_collection(default_parameter=_POSITIVE, parse_docstring=True)
+        if argument.show and argument.parameter.help
+    ]
+
+
+def help_of(command: str = "") -> str:
+    """The help of a command, or of the program: its docstring and its parameters."""
+    text, _, end = _doc(command).partition("\n\nExamples:\n")
+    parser = argparse.ArgumentParser(
+        prog=" ".join(["jaxwhiten", command or "COMMAND"]),
+        description=text.partition("\n\nArgs:\n")[0],
+        epilog=f"examples:\n{end}" if command else _listed(),
+        add_help=False,
+        formatter_class=functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=28),
     )
-    own = top
-    top.add_argument("--version", action="version", version=f"jaxwhiten {__version__}")
-    shells = "print a script that completes commands and options in bash or zsh"
-    add(top, "--print-completion SHELL", shells, choices=tuple(_SHELLS))
-    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name, what in COMMANDS.items():
-        sub = subparsers.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
-        if name == command:
-            _module(name).add_arguments(sub)
-            add(sub, "--json", "print the result as a JSON object; search prints one per query")
-            add(sub, "--quiet", "print neither notes nor progress")
-            own = sub
-    return top, own
+    words = [parser.prog]
+    sections = dict[str, Any]()
+    for argument in _arguments(command):
+        default = argument.field_info.default
+        shown = f"; default: {default}" if default and type(default) in (int, float, str, SourceName) else ""
+        settings: dict[str, Any] = {"help": f"{argument.parameter.help}{shown}".replace("%", "%%")}
+        names = argument.names
+        if not argument.name.startswith("-"):
+            words.append(argument.name)
+            names = names[:1]
+        elif bool in (argument.hint, *get_args(argument.hint)):
+            settings["action"] = "store_true"
+        else:
+            settings["metavar"] = max(argument.names, key=len).strip("-").upper()
+        title = argument.parameter.group[0].name
+        section = sections.setdefault(title, parser.add_argument_group(title))
+        section.add_argument(*names, **settings)
+    parser.usage = " ".join([*words, "[options]"])
+    return parser.format_help().rstrip()
 
 
-def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"jaxwhiten.commands.{command.replace('-', '_')}")
+def _doc(command: str) -> str:
+    function: Any = APP[command].default_command if command else launch
+    return inspect.getdoc(function) or ""
 
 
+def _listed() -> str:
+    lines = [f"  {name:<12}{_doc(name).partition(chr(10))[0]}" for name in COMMANDS]
+    return "\n".join(["commands:", *lines])
+
+
+@terminal.naming(functools.partial(in_flags, flags=_FLAGS))
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    command = arguments[0] if arguments and not arguments[0].startswith("-") else None
-    if command == "help":  # `help` and `help COMMAND`
-        arguments = [*arguments[1:2], "--help"]
-        command = arguments[0] if len(arguments) > 1 else None
-    flags: dict[str, str] = {}
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    _FLAGS.clear()
     try:
-        if command is not None:
-            check_name("command", command, COMMANDS)
-        top, command_parser = parser(command)
-        flags = command_parser.flags()
-        args = top.parse_args(arguments)
-        if args.command is None:
-            print(completion(args.print_completion) if args.print_completion else top.format_help().rstrip())
-            return 0
-        from jaxwhiten.terminal import naming, quiet
-
-        _cut().clear()
-        spell = functools.partial(in_flags, flags=flags)
-        with warnings.catch_warnings(), quiet(args.quiet), naming(spell):
-            warnings.showwarning = functools.partial(show_warning, flags=flags, shown=set())
-            check_places(args)
-            show(_module(args.command).run(args), args.json)
-            say_cut()
+        command, bound, _ = APP.meta.parse_args(words, print_error=False, exit_on_error=False)
+        command(*bound.args, **bound.kwargs)
+    except CycloptsError as error:
+        return say(_of_usage(error, next((word for word in words if word in COMMANDS), "")))
     except JaxwhitenError as error:
-        return say(error, flags=flags)
+        return say(error)
     except UnicodeEncodeError as error:  # bytes of a name or an argument, as Python decodes them
         around = error.object[max(0, error.start - 40) : error.end + 40]
         return say(InputError(f"{around!r} is not valid UTF-8: rename the file, or type it in UTF-8."))
     except BrokenPipeError:
         # The reader (head, less) closed the pipe: nothing more is written, not even when Python ends.
         _close_stdout()
-        return 0
     except OSError as error:
         where = error.filename or "the output"
         try:
@@ -135,26 +191,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _of_usage(error: CycloptsError, command: str) -> InputError:
+    """A mistake in a command line, with the nearest option or with where to look."""
+    if isinstance(error, UnknownOptionError):
+        return _unknown_option(error.token.keyword or error.token.value, command)
+    return InputError(f"{str(error).rstrip('.')}: see {' '.join(filter(None, ['jaxwhiten', command]))} --help.")
+
+
+def _unknown_option(word: str, command: str = "") -> InputError:
+    names = [name for argument in _arguments(command) for name in argument.names if name.startswith("--")]
+    return unknown_name("option", word.partition("=")[0], names)
+
+
 def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:
     """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
     from jaxwhiten.io import to_json
-    from jaxwhiten.terminal import printed
 
     for text, facts in [reports] if isinstance(reports, Report) else reports or ():
         if as_json:
             text = "" if facts is None else json.dumps(to_json(facts), ensure_ascii=False)
         if text:
             print(text, flush=True)
-            printed()
+            terminal.printed()
 
 
 def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(error: Exception, who: str = "", flags: Mapping[str, str] = MappingProxyType({}), joint: str = " ") -> int:
-    """Reports an error in one line on stderr, with `flags` for the parameters; returns the exit code."""
-    print(f"error: {who}{one_line(in_flags(error, flags, joint))}", file=sys.stderr)
+def say(error: Exception, who: str = "") -> int:
+    """Reports an error in one line on stderr, with the reader's names of parameters; returns the exit code."""
+    print(f"error: {who}{one_line(terminal.named(str(error)))}", file=sys.stderr)
     return getattr(error, "exit_code", 1)
 
 
@@ -172,31 +239,21 @@ def _say_of(where: str | bytes, error: OSError) -> int:
 def _cut() -> dict[tuple[int, str], int]:
     """How many texts were cut, since this was last cleared."""
     text = sys.modules.get("jaxwhiten.text.tokenization")
-    if text:
-        return text.COUNTS
-    return {}
+    return text.COUNTS if text else {}
 
 
 def say_cut() -> None:
     """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
-    from jaxwhiten.terminal import note
-
     counts = _cut()
     for (length, kind), cut in counts.items():
         if kind == "cut" and cut:
-            note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
+            terminal.note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
     counts.clear()
 
 
-def show_warning(
-    message: Warning | str,
-    *_: object,
-    flags: Mapping[str, str] = MappingProxyType({}),
-    joint: str = " ",
-    shown: set[str] | None = None,
-) -> None:
+def show_warning(message: Warning | str, *_: object, shown: set[str] | None = None) -> None:
     """Prints a warning in one line on stderr, like `say`, unless it was `shown`; replaces `warnings.showwarning`."""
-    line = f"warning: {one_line(in_flags(message, flags, joint))}"
+    line = f"warning: {one_line(terminal.named(str(message)))}"
     if shown is None or line not in shown:
         print(line, file=sys.stderr)
     if shown is not None:
@@ -211,11 +268,8 @@ def program() -> NoReturn:
         sys.exit(say(InputError("stdout is closed: redirect it to a file, or to /dev/null.")))
     codecs.register_error("escaped", _escaped)
     sys.stdout.reconfigure(errors="escaped")  # type: ignore[union-attr]
-    code: int | str | None
     try:
         code = main()
-    except SystemExit as end:  # --help, --version
-        code = end.code
     except KeyboardInterrupt:
         interrupts.end()
     if interrupts.asked():

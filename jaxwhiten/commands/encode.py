@@ -1,52 +1,79 @@
-"""`jaxwhiten encode INPUT --output FILE`: sentences to vectors, whitened or not, in bounded memory."""
+"""`jaxwhiten encode`: sentences to vectors, whitened or not, in bounded memory."""
 
 from __future__ import annotations
 
-import argparse
 import collections
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, Unpack
 
-from jaxwhiten.commands.arguments import VECTORS, Output, Report, Source, add, add_knobs, add_model, whitened_encoder
-from jaxwhiten.commands.texts import add_texts, nonempty, sentences
+from cyclopts import Parameter
+
+from jaxwhiten.commands.arguments import (
+    EncoderOptions,
+    Knobs,
+    Output,
+    Report,
+    Source,
+    TableOptions,
+    new_vectors,
+    whitened_encoder,
+    written,
+)
+from jaxwhiten.commands.texts import nonempty, sentences
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser)
-    endings = ".npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
-    add(parser, "-o --output OUTPUT", endings, type=Output(endings=VECTORS), required=True)
-    add_model(parser)
-    add(parser, "--whitening FILE", "a saved whitening or code to apply to the vectors", type=Source)
-    add_knobs(parser)
-    add(parser, "--normalize", "scale the vectors to unit length")
-    add(parser, "--block N", "sentences held at once; default: 16384", dest="block_size", type=int, default=16_384)
+def encode(
+    input: Source,
+    /,
+    *,
+    output: Output,
+    whitening: Source | None = None,
+    normalize: bool = False,
+    block_size: Annotated[int, Parameter(name="--block")] = 16_384,
+    overwrite: bool = False,
+    table: TableOptions = TableOptions(),
+    encoder: EncoderOptions = EncoderOptions(),
+    **knobs: Unpack[Knobs],
+) -> Report | None:
+    """Turn sentences into vectors, whitened or not.
 
+    Args:
+      input: sentences: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files; - for stdin
+      output: .npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout
+      whitening: a saved whitening or code to apply to the vectors
+      normalize: scale the vectors to unit length
+      block_size: sentences held at once
+      overwrite: replace an output that exists already
 
-def run(args: argparse.Namespace) -> Report | None:
-    from jaxwhiten.commands.vectors import vector_writer, written
+    Examples:
+      jaxwhiten encode sentences.txt -o vectors.npy
+      cat sentences.txt | jaxwhiten encode - -o - > vectors.jsonl
+    """
+    new_vectors(output, overwrite=overwrite)
+    from jaxwhiten.codes.files import vector_writer
     from jaxwhiten.head import Normalize
     from jaxwhiten.terminal import counted, note
     from jaxwhiten.text import is_blank
 
-    texts = nonempty(sentences(args.input, args.format, args.column), args.input)
-    encoder = whitened_encoder(args, normalize=args.normalize)
-    if args.normalize and not args.whitening:
-        encoder = encoder.with_view(encoder.view.then(Normalize()))
+    texts = nonempty(sentences(input, table.format, table.column), input)
+    model = whitened_encoder(encoder, whitening, knobs, normalize=normalize)
+    if normalize and not whitening:
+        model = model.with_view(model.view.then(Normalize()))
     n = blank = 0
-    code = encoder.view.head.code
+    code = model.view.head.code
     begun = collections.deque[list[str]]()
     if code is not None and code.space is None:  # queries of these codes are encoded by this encoder
-        code = code.in_space(encoder.view.uncoded.space)
-    with vector_writer(args.output, encoder.dimension, encoder.view.head.dtype, code) as write:
-        blocks: Any = encoder.encode_stream(remembered(texts, args.block_size, begun), block_size=args.block_size)
+        code = code.in_space(model.view.uncoded.space)
+    with vector_writer(output, model.dimension, model.view.head.dtype, code) as write:
+        blocks: Any = model.encode_stream(remembered(texts, block_size, begun), block_size=block_size)
         for block in blocks:
             write(text_block := begun.popleft(), block)
             n = n + len(block)
             blank = blank + sum(map(is_blank, text_block))
     if blank:
         note(f"{counted(blank, 'blank texts')}; encode keeps them, index skips them")
-    return written(args.output, n, encoder.dimension, code)
+    return written(output, n, model.dimension, code)
 
 
 def remembered(texts: Iterator[str], size: int, begun: collections.deque[list[str]]) -> Iterator[str]:

@@ -1,28 +1,26 @@
-"""`jaxwhiten export --output DIR`: an encoder with its whitening, for other libraries."""
+"""`jaxwhiten export`: an encoder with its whitening, for other libraries."""
 
 from __future__ import annotations
 
-import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import (
-    Guarded,
+    EncoderOptions,
+    Knobs,
     Output,
+    Place,
     Report,
     Source,
-    add,
-    add_knobs,
-    add_model,
-    add_tuned,
-    check_new,
-    knobs,
-    load_encoder,
-    load_plain_whitening,
+    check_knobs,
+    load_whitening,
+    new_folder,
     one_line,
     say_gamma,
-    values_of,
     whitened_encoder,
 )
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_installed, check_name
@@ -50,114 +48,136 @@ _NEEDS = {
 FORMATS = ("sentence-transformers", "onnx", "faiss", *DATABASES)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: {FORMATS[0]}", default=FORMATS[0])
-    add(parser, "-o --output DIR", "the folder to write", type=Guarded, required=True)
-    add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder", type=Source)
-    add_knobs(parser)
-    add_model(parser)
-    add_tuned(parser)
-    add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
-    add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
-    add(parser, "--bytes N", "for a database: bytes per vector; default: 48, or those of the model's code", type=int)
-    add(parser, "--from FILE", "for a database: index with which --into is made level", type=Source, dest="index")
-    add(parser, "--into PLACE", "database to fill from --from: a file, folder or connection string", type=Guarded)
-    add(parser, "--keep", "only add missing documents to --into: change and remove none")
+def export(
+    *,
+    output: Output,
+    format: str = FORMATS[0],
+    whitening: Source | None = None,
+    name: str | None = None,
+    score: Sequence[tuple[str, float]] = (),
+    bytes: int | None = None,
+    index: Annotated[Source | None, Parameter(name="--from")] = None,
+    into: Place | None = None,
+    keep: bool = False,
+    overwrite: bool = False,
+    encoder: EncoderOptions = EncoderOptions(),
+    **knobs: Unpack[Knobs],
+) -> Report:
+    """Export an encoder and its whitening to other libraries.
 
+    Args:
+      output: the folder to write
+      format: sentence-transformers, onnx, faiss, pgvector, qdrant, lancedb, milvus or sqlite-vec
+      whitening: a saved whitening; default: the one in the model's folder
+      name: name of the model in its card; default: the folder's name
+      score: task and points for the card, such as "STS-B test" 71.3
+      bytes: for a database: bytes per vector; default: 48, or those of the model's code
+      index: for a database: index with which --into is made level
+      into: database to fill from --from: a file, folder or connection string
+      keep: only add missing documents to --into: change and remove none
+      overwrite: replace an output that exists already
 
-def run(args: argparse.Namespace) -> Report:
-    check_name("format", args.format, FORMATS)
-    if args.format != FORMATS[0] and (args.score or args.name):
+    Examples:
+      jaxwhiten export --model small/ --format onnx -o onnx/
+      jaxwhiten export --model small/ --format sqlite-vec --bytes 48 -o sqlite/ --from docs.db --into texts.db
+    """
+    check_name("format", format, FORMATS)
+    database = format in DATABASES
+    if format != FORMATS[0] and (score or name):
         raise InputError(f"--score and --name require --format {FORMATS[0]}.")
-    if args.format not in DATABASES and (args.bytes or args.index or args.into or args.keep):
+    if not database and (bytes or index or into or keep):
         raise InputError(
             f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
         )
-    kind = _KINDS.get(args.format, "database" if args.format in DATABASES else "model")
-    Output(kind, folder=True)(args.output)
-    check_new(args.output, args.overwrite)
-    if args.format in _NEEDS:
-        check_installed(*_NEEDS[args.format])
-    if args.format in DATABASES:
-        return _database(args)
-    scores = values_of("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')
+    new_folder(output, _KINDS.get(format, "database" if database else "model"), overwrite=overwrite)
+    check_knobs(knobs)
+    if format in _NEEDS:
+        check_installed(*_NEEDS[format])
+    if database:
+        if (index is None) != (into is None) or (keep and not into):
+            raise InputError("--from and --into require each other, and --keep both: pass both, or neither.")
+        if refused := [f"`{name}`" for name in knobs if name != "gamma"]:
+            raise InputError(f"{', '.join(refused)}: --bytes determines the columns, and β is 1.")
+        for module in _CLIENTS[format] if into else ():
+            check_installed(module, "databases", f"Filling {format}")
+        return _database(output, format, encoder, whitening, knobs, bytes, index, into, keep)
 
-    from jaxwhiten import export
+    from jaxwhiten import export as exports
 
-    if args.format == "faiss":
-        whitening = (
-            load_plain_whitening(args.whitening, args) if args.whitening else load_encoder(args).view.head.whitening
-        )
-        if whitening is None:
-            raise InputError(f"{args.model}: contains no whitening; pass --whitening FILE.")
-        changes = {} if args.whitening else knobs(args)
-        export.save_faiss(args.output, whitening.with_params(**changes) if changes else whitening)
+    if format == "faiss":
+        fitted: Any = load_whitening(whitening, knobs, code=False) if whitening else encoder.load().view.head.whitening
+        if fitted is None:
+            raise InputError(f"{encoder.name}: contains no whitening; pass --whitening FILE.")
+        exports.save_faiss(output, fitted if whitening or not knobs else fitted.with_params(**knobs))
         what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
-    elif args.format == "onnx":
-        export.save_onnx(args.output, whitened_encoder(args))
+    elif format == "onnx":
+        exports.save_onnx(output, whitened_encoder(encoder, whitening, knobs))
         what = "model.onnx and the tokenizer"
     else:
-        export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
+        model = whitened_encoder(encoder, whitening, knobs)
+        exports.export_sentence_transformer(output, model, name=name, scores=dict(score))
         what = "a sentence-transformers folder; README.md is its card"
-    return Report(f"{args.output}: {what}", {"output": args.output, "format": args.format})
+    return Report(f"{output}: {what}", {"output": output, "format": format})
 
 
-def _fill(args: argparse.Namespace, index: Index, metadata: list[Json] | None, place: str) -> Changes:
-    """Brings the texts of an index into the database; messages name it by `place`, without its password."""
+def _database(
+    output: str,
+    format: str,
+    options: EncoderOptions,
+    whitening: str | None,
+    knobs: Knobs,
+    bytes: int | None,
+    source: str | None,
+    into: str | None,
+    keep: bool,
+) -> Report:
+    """Writes a model folder and code for a database, and adds the texts of an index to the database."""
+    from jaxwhiten.export import databases
+    from jaxwhiten.search import load_index
+
+    index = load_index(source, read_only=True) if source else None
+    if index is not None and not index.has_texts:
+        raise InputError(f"{source}: stores no documents: build it with `jaxwhiten index`.")
+    encoder = options.load()
+    if whitening:
+        fitted: Any = load_whitening(whitening, knobs, code=False)
+        encoder = encoder.with_view(encoder.view.unfitted).with_whitening(fitted)
+    gamma = knobs.get("gamma")
+    stored = None if index is None or not index.has_metadata else [document.metadata or {} for document in index]
+    settings = databases.save_database(output, encoder, format, bytes, gamma=gamma, metadata=stored is not None)
+    scaled = f"γ = {settings['gamma']:g}, " if "gamma" in settings else ""
+    columns = f"{settings['columns']} columns, {scaled}{settings['quantiser']}"
+    lines = [f"{output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
+    facts: Json = {"output": output, "format": format, **settings}
+    if gamma is None and "gamma" in settings:
+        say_gamma(encoder.with_view(encoder.view.unfitted))
+    if index is not None and into is not None:
+        place = one_line(into)
+        changes = _fill(output, into, index, stored, keep=keep)
+        same = index.size - changes.added - changes.changed
+        others = "" if keep else f"{changes.changed:,} changed, {changes.removed:,} removed, "
+        lines.append(f"{place}: {counted(changes.added, 'texts')} added, {others}{same:,} already there")
+        facts |= {"database": place, **changes._asdict()}
+    return Report("\n".join(lines), facts)
+
+
+def _fill(output: str, into: str, index: Index, metadata: list[Json] | None, *, keep: bool) -> Changes:
+    """Brings the texts of an index into the database; messages name it without its password."""
     from jaxwhiten import io
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.export import databases
 
-    small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
+    small = Encoder.from_pretrained(Path(output) / databases.MODEL)
     documents = list(index)
     try:
         texts = [document.text or "" for document in documents]
         rows = [document.id for document in documents], texts, small.encode_document
-        return databases.fill(args.output, args.into, *rows, keep=args.keep, metadata=metadata)
+        return databases.fill(output, into, *rows, keep=keep, metadata=metadata)
     except (JaxwhitenError, OSError, MemoryError):
         raise
     except Exception as error:  # of the database's client, which may repeat parts of a password
+        place = one_line(into)
         reason = io.reason(error)
-        for word in set(_WORDS(args.into)) - set(_WORDS(place)):
+        for word in set(_WORDS(into)) - set(_WORDS(place)):
             reason = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", reason)
         raise OutputError(f"{place}: the database could not be filled ({reason}).") from None
-
-
-def _database(args: argparse.Namespace) -> Report:
-    """Writes a model folder and code for a database, and adds the texts of an index to the database."""
-    if (args.index is None) != (args.into is None):
-        raise InputError("--from and --into require each other: pass both, or neither.")
-    if args.keep and not args.into:
-        raise InputError("--keep requires --from and --into.")
-    if refused := [f"`{name}`" for name in knobs(args) if name != "gamma"]:
-        raise InputError(f"{', '.join(refused)}: --bytes determines the columns, and β is 1.")
-    for module in _CLIENTS[args.format] if args.into else ():
-        check_installed(module, "databases", f"Filling {args.format}")
-    from jaxwhiten.export import databases
-    from jaxwhiten.search import load_index
-
-    index = load_index(args.index, read_only=True) if args.index else None
-    if index is not None and not index.has_texts:
-        raise InputError(f"{args.index}: stores no documents: build it with `jaxwhiten index`.")
-    encoder = load_encoder(args)
-    if args.whitening:
-        encoder = encoder.with_view(encoder.view.unfitted).with_whitening(load_plain_whitening(args.whitening, args))
-    stored = None if index is None or not index.has_metadata else [document.metadata or {} for document in index]
-    whether = stored is not None
-    settings = databases.save_database(
-        args.output, encoder, args.format, args.bytes, gamma=args.gamma, metadata=whether
-    )
-    scaled = f"γ = {settings['gamma']:g}, " if "gamma" in settings else ""
-    columns = f"{settings['columns']} columns, {scaled}{settings['quantiser']}"
-    lines = [f"{args.output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
-    facts = {"output": args.output, "format": args.format, **settings}
-    if args.gamma is None and "gamma" in settings:
-        say_gamma(encoder.with_view(encoder.view.unfitted))
-    if index is not None:
-        place = one_line(args.into)
-        changes = _fill(args, index, stored, place)
-        same = index.size - changes.added - changes.changed
-        others = "" if args.keep else f"{changes.changed:,} changed, {changes.removed:,} removed, "
-        lines.append(f"{place}: {counted(changes.added, 'texts')} added, {others}{same:,} already there")
-        facts |= {"database": place, **changes._asdict()}
-    return Report("\n".join(lines), facts)

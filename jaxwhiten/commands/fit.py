@@ -1,123 +1,136 @@
-"""`jaxwhiten fit INPUT --output PATH`: fits an encoder with its whitening, the whitening alone, or its moments."""
+"""`jaxwhiten fit`: fits an encoder with its whitening, the whitening alone, or its moments."""
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jaxwhiten.commands.arguments import (
-    Guarded,
+    EncoderOptions,
+    Inputs,
+    Knobs,
     Output,
+    Place,
     Report,
-    add,
-    add_knobs,
-    add_model,
-    add_tuned,
-    check_new,
+    TableOptions,
+    check_knobs,
     check_sizes,
     encode,
-    knobs,
-    load_encoder,
+    new_file,
+    new_folder,
 )
-from jaxwhiten.commands.texts import STDIN, add_texts, is_parts, nonempty, sentences
+from jaxwhiten.commands.texts import STDIN, is_parts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError, warn
-from jaxwhiten.options import DEFAULTS, Rule, check_options
-from jaxwhiten.space import check_space
 from jaxwhiten.terminal import counted
-from jaxwhiten.types import Json
+from jaxwhiten.types import Fields, Json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.whitening import Moments
 
 _FILE = ".safetensors"
-_RULES = (
-    Rule(
-        ("command",),
-        "Nothing to write: pass --output PATH for a whitening, --moments FILE for moments, or both.",
-        without=("output", "moments"),
-    ),
-    Rule(
-        (*DEFAULTS, "bytes"),
-        "-k, --beta, --gamma, --shrinkage and --bytes require a whitening: pass --output PATH, too.",
-        without=("output",),
-    ),
-    Rule(
-        ("folder",),
-        f"{{output}}: vectors and moments give a whitening, a {_FILE} file; a folder needs sentences.",
-        without=("sentences",),
-    ),
-)
 _KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(
-        parser,
-        "sentences, vectors in a .npy file, a folder of `jaxwhiten embed`, or moments files of parts of a corpus",
-        nargs="+",
-    )
-    what = "a folder for the encoder with its whitening, for --model of every command; or a .safetensors file for the"
-    add(parser, "-o --output PATH", f"{what} whitening alone", type=Guarded)
-    moments = "file for the moments, which can be merged and used to fit any setting"
-    add(parser, "--moments FILE", moments, type=Output("moments"))
-    add_knobs(parser, fitting=True)
-    add_tuned(parser)
-    what = "add a code of N bytes per sentence; default: none. Vectors are whitened before they are coded if the"
-    what += " encoder is not fine-tuned for similarity, or with -k, --beta, --gamma or --shrinkage"
-    add(parser, "--bytes N", what, type=int)
-    add_model(parser)
-    add(parser, "--no-cache", "do not cache the vectors; by default those of up to 131072 sentences are cached")
+def fit(
+    *input: Inputs,
+    output: Output | None = None,
+    bytes: int | None = None,
+    moments: Place | None = None,
+    no_cache: bool = False,
+    overwrite: bool = False,
+    table: TableOptions = TableOptions(),
+    encoder: EncoderOptions = EncoderOptions(),
+    **knobs: Unpack[Knobs],
+) -> Report:
+    """Fit a whitening or code, for a model folder that all commands load.
 
+    Vectors are whitened before they are coded if the encoder is not fine-tuned for similarity, or with -k, --beta,
+    --gamma or --shrinkage.
 
-def run(args: argparse.Namespace) -> Report:
-    path = args.input[0]
-    from_vectors = path != STDIN and args.format is None and path.lower().endswith(".npy")
-    from_moments = all(map(_is_tensors, args.input))
-    if len(args.input) > 1 and not from_moments:
-        raise InputError(f"Expected one input, or moments files alone, got {' '.join(args.input):.200}.")
-    _check_outputs(args, folder=not (from_vectors or from_moments))
+    Args:
+      input: sentences: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files, - for stdin;
+        vectors in a .npy file, a folder of `jaxwhiten embed`, or moments files of parts of a corpus
+      output: a folder for the encoder with its whitening, for --model of every command; or a .safetensors file for the
+        whitening alone
+      bytes: add a code of this many bytes per sentence; default: none
+      moments: file for the moments, which can be merged and used to fit any setting
+      no_cache: do not cache the vectors; by default those of up to 131072 sentences are cached
+      overwrite: replace an output that exists already
+
+    Examples:
+      jaxwhiten fit sentences.txt --bytes 96 -o small/
+      jaxwhiten fit moments-1.safetensors moments-2.safetensors -k 128 -o whitening.safetensors
+    """
+    path = input[0]
+    from_vectors = path != STDIN and table.format is None and path.lower().endswith(".npy")
+    from_moments = all(map(_is_tensors, input))
+    if len(input) > 1 and not from_moments:
+        raise InputError(f"Expected one input, or moments files alone, got {' '.join(input):.200}.")
+    if moments:
+        new_file(moments, "moments", overwrite=overwrite)
+    if output:
+        as_folder = not (from_vectors or from_moments)
+        _check_output(output, as_folder, "whitening" if bytes is None else "spectrum", overwrite)
+    elif knobs or bytes:
+        raise InputError("`n_components`, `beta`, `gamma`, `shrinkage` and `bytes` require an `output`: pass it, too.")
+    elif not moments:
+        raise InputError("Nothing to write: pass an `output` for a whitening, `moments` for moments, or both.")
+    check_knobs(knobs)
+
     from jaxwhiten.whitening import Moments
 
-    encoder = None
+    model = None
     provenance: Json = {"corpus": Path(path).name if path != STDIN else "stdin"}
     if from_moments:
-        moments, provenance["corpus"] = _merged(args.input)
+        fitted, provenance["corpus"] = _merged(input)
     elif from_vectors:
-        from jaxwhiten.commands.vectors import open_vectors
+        from jaxwhiten.codes.files import open_vectors
 
         vectors = open_vectors(path)
         if not len(vectors):
             raise DataError(f"{path}: contains no vectors.")
-        moments = Moments().update(vectors)
+        fitted = Moments().update(vectors)
     elif is_parts(path):
         from jaxwhiten.encoding.encoder import encoder_of
         from jaxwhiten.runners import Parts
+        from jaxwhiten.space import check_space
 
         parts = Parts(path)
-        space = parts.plan.space
-        encoder = encoder_of(space, tuned=parts.plan.tuned) if args.output else None
-        if encoder is not None:
-            _check_saving(args, encoder)
-            check_space(path, space, encoder.documents.space, "embed the texts again")
-        moments = parts.moments()
+        if output:
+            model = encoder_of(parts.plan.space, tuned=parts.plan.tuned)
+            _check_saving(output, model)
+            check_space(path, parts.plan.space, model.documents.space, "embed the texts again")
+        fitted = parts.moments()
     else:
-        filled = filter(None, map(str.strip, sentences(path, args.format, args.column)))
+        filled = filter(None, map(str.strip, sentences(path, table.format, table.column)))
         texts = nonempty(filled, path)
-        encoder = load_encoder(args)
-        check_sizes(args, encoder.dimension)
-        _check_saving(args, encoder)
-        first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
-        if args.no_cache or len(first) > _KEPT:
-            moments = encoder.documents.moments(itertools.chain(first, texts))
+        model = encoder.load()
+        check_sizes(model.dimension, n_components=knobs.get("n_components"), bytes=bytes)
+        if output:
+            _check_saving(output, model)
+        first = [] if no_cache else list(itertools.islice(texts, _KEPT + 1))
+        if no_cache or len(first) > _KEPT:
+            fitted = model.documents.moments(itertools.chain(first, texts))
         else:
-            moments = Moments().update(encode(args, encoder, first, "document"))
-        provenance |= encoder.documents.provenance()
-    return _write(args, moments, provenance, encoder)
+            fitted = Moments().update(encode(model, first, "document"))
+        provenance |= model.documents.provenance()
+    lines = []
+    facts: Json = {"output": output, "moments": moments, "rows": fitted.n}
+    if moments:
+        fitted.save(moments, provenance)
+        lines.append(f"{moments}: moments of {counted(fitted.n, 'rows')}, {len(fitted.mean)} dimensions")
+    if output:
+        fitted.provenance |= provenance
+        text, more = _save(output, fitted, model, bytes, encoder.tuned, knobs)
+        lines.append(text)
+        facts |= more
+    return Report("\n".join(lines), facts)
 
 
 def _is_tensors(path: str) -> bool:
@@ -129,7 +142,7 @@ def _is_tensors(path: str) -> bool:
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < os.path.getsize(path)
 
 
-def _merged(paths: list[str]) -> tuple[Moments, str]:
+def _merged(paths: Sequence[str]) -> tuple[Moments, str]:
     """The moments of all rows of several files, and the names of their corpora."""
     from jaxwhiten.whitening import Moments
 
@@ -145,74 +158,62 @@ def _merged(paths: list[str]) -> tuple[Moments, str]:
     return total, " + ".join(corpora)
 
 
-def _check_saving(args: argparse.Namespace, encoder: Encoder) -> None:
-    if args.output and Path(args.output).suffix != _FILE:
-        from jaxwhiten.encoding.encoder import check_saving
+def _check_saving(output: str, encoder: Encoder) -> None:
+    from jaxwhiten.encoding.encoder import check_saving
 
-        check_saving(encoder, args.output)
+    if Path(output).suffix != _FILE:
+        check_saving(encoder, output)
 
 
-def _check_outputs(args: argparse.Namespace, *, folder: bool) -> None:
-    """Raises InputError for a command that would write nothing, or not what its output's name says.
-
-    A folder can be written only if there is an encoder.
-    """
-    is_folder = args.output and (args.output.endswith("/") or Path(args.output).is_dir())
-    check_options(_RULES, {**vars(args), "command": True, "folder": is_folder, "sentences": folder})
-    if not args.output:
-        return
-    ending = Path(args.output).suffix
+def _check_output(output: str, folder: bool, kind: str, overwrite: bool) -> None:
+    """Raises InputError for an output whose name says another kind; a folder can be written only with an encoder."""
+    if not folder and (output.endswith("/") or Path(output).is_dir()):
+        advice = f"vectors and moments give a whitening, a {_FILE} file; a folder needs sentences."
+        raise InputError(f"{output}: {advice}")
+    ending = Path(output).suffix
     if ending == _FILE or not (ending or folder):
-        Output("whitening" if args.bytes is None else "spectrum")(args.output)
+        new_file(output, kind, overwrite=overwrite)
     else:
-        Output("model", folder=True, what=f"a whitening is a {_FILE} file or a model folder")(args.output)
-    check_new(args.output, args.overwrite)
+        new_folder(output, "model", overwrite=overwrite, what=f"a whitening is a {_FILE} file or a model folder")
 
 
-def _write(args: argparse.Namespace, moments: Moments, provenance: Json, encoder: Encoder | None) -> Report:
-    """Writes the moments, the whitening, or both."""
-    lines = []
-    facts = {"output": args.output, "moments": args.moments, "rows": moments.n}
-    if args.moments:
-        moments.save(args.moments, provenance)
-        lines.append(f"{args.moments}: moments of {counted(moments.n, 'rows')}, {len(moments.mean)} dimensions")
-    if args.output:
-        from jaxwhiten.codes.fit import fit
-        from jaxwhiten.terminal import note
-        from jaxwhiten.whitening.whitening import alike
+def _save(
+    output: str, moments: Moments, encoder: Encoder | None, bytes: int | None, tuned: bool | None, knobs: Fields
+) -> tuple[str, Json]:
+    """Writes the whitening, the code or both, alone or with their encoder."""
+    from jaxwhiten.codes.fit import fit as fitted
+    from jaxwhiten.terminal import note
+    from jaxwhiten.whitening.whitening import alike
 
-        moments.provenance |= provenance
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
-            whitening, code, why = fit(moments, bytes=args.bytes, tuned=args.tuned, **knobs(args))
-        if whitening is not None and whitening.rank_ < 1:
-            raise InputError(f"Cannot whiten: {alike(moments.n)}")
-        words = []
-        facts |= {"bytes": args.bytes}
-        if whitening is not None:
-            d = whitening.n_features_in_
-            k = whitening.n_components or d
-            beta = f"β={whitening.beta:g}, " if whitening.beta != 1 else ""
-            words.append(f"a whitening from {d} to {k} dimensions ({beta}γ={whitening.gamma:g})")
-            facts |= {"dimensions": k, **whitening.get_params(), "rank": whitening.rank_}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
+        whitening, code, why = fitted(moments, bytes=bytes, tuned=tuned, **knobs)
+    if whitening is not None and whitening.rank_ < 1:
+        raise InputError(f"Cannot whiten: {alike(moments.n)}")
+    words = []
+    facts: Json = {"bytes": bytes}
+    if whitening is not None:
+        d = whitening.n_features_in_
+        k = whitening.n_components or d
+        beta = f"β={whitening.beta:g}, " if whitening.beta != 1 else ""
+        words.append(f"a whitening from {d} to {k} dimensions ({beta}γ={whitening.gamma:g})")
+        facts |= {"dimensions": k, **whitening.get_params(), "rank": whitening.rank_}
+    if code is not None:
+        words.append(f"a code of {code.nbytes} bytes")
+    what = " and ".join(words)
+    if encoder is None or Path(output).suffix == _FILE:
+        if whitening is not None and code is not None:
+            raise InputError(f"{output}: a whitening and a code need a model folder: pass --output DIR/.")
+        single: Any = whitening or code
+        single.save(output)
+    else:
+        from jaxwhiten.export import export_sentence_transformer
+
+        small = encoder if whitening is None else encoder.with_whitening(whitening)
         if code is not None:
-            words.append(f"a code of {code.nbytes} bytes")
-        what = " and ".join(words)
-        if encoder is None or Path(args.output).suffix == _FILE:
-            if whitening is not None and code is not None:
-                raise InputError(f"{args.output}: a whitening and a code need a model folder: pass --output DIR/.")
-            fitted = whitening or code
-            assert fitted is not None
-            fitted.save(args.output)
-        else:
-            from jaxwhiten.export import export_sentence_transformer
-
-            small = encoder if whitening is None else encoder.with_whitening(whitening)
-            if code is not None:
-                small = small.with_code(code)
-            export_sentence_transformer(args.output, small)
-            what = f"{encoder.name} with {what}"
-        lines.append(f"{args.output}: {what}, fitted on {counted(moments.n, 'rows')}")
-        if why:
-            note(why)
-    return Report("\n".join(lines), facts)
+            small = small.with_code(code)
+        export_sentence_transformer(output, small)
+        what = f"{encoder.name} with {what}"
+    if why:
+        note(why)
+    return f"{output}: {what}, fitted on {counted(moments.n, 'rows')}", facts

@@ -1,14 +1,13 @@
-"""`jaxwhiten inspect FILE`: shows a whitening, moments, an index or a model."""
+"""`jaxwhiten inspect`: shows a whitening, moments, an index or a model."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import Report, Source, add
+from jaxwhiten.commands.arguments import Report, Source
 from jaxwhiten.errors import InputError
 from jaxwhiten.types import Json
 
@@ -19,34 +18,35 @@ if TYPE_CHECKING:
 _ORIGIN = ("model", "pooling", "max_length", "corpus")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "file", "a file of a whitening, a code or moments, an index, or the folder of a model", type=Source)
-    add(parser, "--check", "of an index, check the whole file")
+def inspect(file: Source, /, *, check: bool = False) -> Report:
+    """Show the contents of a whitening, moments file, index or model.
 
+    Args:
+      file: a file of a whitening, a code or moments, an index, or the folder of a model
+      check: of an index, check the whole file
 
-def run(args: argparse.Namespace) -> Report:
+    Examples:
+      jaxwhiten inspect docs.db --check
+    """
     from jaxwhiten.codes import Code
     from jaxwhiten.search.header import is_index
     from jaxwhiten.whitening import spectrum
 
-    indexed = is_index(args.file)
-    if args.check and not indexed:
-        raise InputError(
-            f"{args.file}: is not an index, which --check reads as a whole; other files are always checked."
-        )
-    if indexed:
-        return _listed(args.file, _index(args.file, check=args.check))
-    if os.path.isdir(args.file):
-        return _listed(args.file, _model(Path(args.file)))
-    kind, fitted = load_fitted(args.file)
+    if is_index(file):
+        return _listed(file, _index(file, check=check))
+    if check:
+        raise InputError(f"{file}: is not an index, which --check reads as a whole; other files are always checked.")
+    if os.path.isdir(file):
+        return _listed(file, _model(Path(file)))
+    kind, fitted = load_fitted(file)
     if isinstance(fitted, Code):
-        return _listed(args.file, _code(fitted))
+        return _listed(file, _code(fitted))
     provenance = {key: value for key, value in fitted.provenance.items() if value is not None}
     params = fitted.get_params() if kind == "whitening" else None
     facts: Json = {"kind": kind, "params": params, **spectrum(fitted), "provenance": provenance}
     shares = {row["k"]: f"{row['share']:.2%}" for row in facts["explained"]}
     shown = {**facts, "explained": shares, "provenance": {key: provenance[key] for key in _ORIGIN if key in provenance}}
-    return _listed(args.file, shown, {**facts, "eigenvalues": fitted.eigenvalues_.tolist()})
+    return _listed(file, shown, {**facts, "eigenvalues": fitted.eigenvalues_.tolist()})
 
 
 def _listed(file: str, shown: Json, facts: Json | None = None) -> Report:

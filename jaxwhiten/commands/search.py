@@ -1,62 +1,78 @@
-"""`jaxwhiten search INDEX QUERY...`: finds the texts of an index nearest to each query."""
+"""`jaxwhiten search`: finds the texts of an index nearest to each query."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jaxwhiten.commands.arguments import Report, Source, add, printable
+from cyclopts import Parameter
+
+from jaxwhiten.commands.arguments import Report, Source, printable
 from jaxwhiten.commands.texts import as_stored, ids_in, stdin_lines
-from jaxwhiten.engines import HELP
 from jaxwhiten.errors import InputError
 
 if TYPE_CHECKING:
     from jaxwhiten.search import Hit
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "index", "a file that `jaxwhiten index` wrote", type=Source)
-    add(parser, "query", "queries; without any, or with -, they are read from stdin, one per line", nargs="*")
-    add(parser, "--top -k N", "results per query; default: 10", type=int, default=10, dest="k")
-    add(parser, "--among FILE", "search only the documents whose IDs are in this file, one per line", type=Source)
-    where = "search only documents for which this holds, of --id and --keep, such as \"date >= '2024'\" (SQL)"
-    add(parser, "--where CONDITION", where)
-    add(parser, "--hybrid", "rank by the words of the query, too")
-    add(parser, "--model MODEL", "current location of the encoder, if it has moved", type=Source)
-    add(parser, "--engine ENGINE", f"{HELP}; default: as the index, any in float32")
-    add(parser, "--rerank FOLDER", "cross-encoder that re-ranks the results", type=Source)
-    add(parser, "--rerank-depth N", "results to re-rank; default: 100", type=int, default=100)
+def search(
+    index: Source,
+    /,
+    *query: str,
+    k: Annotated[int, Parameter(name=("-k", "--top"))] = 10,
+    among: Source | None = None,
+    where: str | None = None,
+    hybrid: bool = False,
+    rerank: Source | None = None,
+    rerank_depth: int = 100,
+    model: Source | None = None,
+    engine: str | None = None,
+) -> Iterator[Report]:
+    """Search an index for the documents nearest to a query.
 
+    Args:
+      index: a file that `jaxwhiten index` wrote
+      query: queries; without any, or with -, they are read from stdin, one per line
+      k: results per query
+      among: search only the documents whose IDs are in this file, one per line
+      where: search only documents for which this holds, of --id and --keep, such as "date >= '2024'" (SQL)
+      hybrid: rank by the words of the query, too
+      rerank: cross-encoder that re-ranks the results, a folder
+      rerank_depth: results to re-rank
+      model: current location of the encoder, if it has moved
+      engine: auto (the fastest here), jax, or openvino on CPUs; default: as the index, any in float32
 
-def run(args: argparse.Namespace) -> Iterator[Report]:
+    Examples:
+      jaxwhiten search docs.db "someone plays music" -k 3
+      jaxwhiten search songs.db "bad weather" --where "lang = 'en'" --json
+      cat queries.txt | jaxwhiten search docs.db
+    """
     from jaxwhiten.text import is_blank
 
-    if args.query == ["-"]:
-        args.query = []
-    if any(map(is_blank, args.query)):
+    queries = () if query == ("-",) else query
+    if any(map(is_blank, queries)):
         raise InputError("The query is empty: pass a sentence to search for.")
 
     from jaxwhiten.search import load_index, rerank_hits
 
-    index = load_index(args.index, model=args.model, engine=args.engine, read_only=True)
-    among = None if args.among is None else as_stored(ids_in(args.among), index)
+    opened = load_index(index, model=model, engine=engine, read_only=True)
+    ids = None if among is None else as_stored(ids_in(among), opened)
     reranker = None
-    if args.rerank:
+    if rerank:
         from jaxwhiten.encoding import CrossEncoder
 
-        reranker = CrossEncoder.from_pretrained(args.rerank)
-    k = max(args.k, args.rerank_depth) if reranker else args.k
+        reranker = CrossEncoder.from_pretrained(rerank)
     # From stdin, each query is answered before the next is read.
-    for query in args.query or (line.strip() for line in stdin_lines() if not is_blank(line)):
-        query.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
-        hits = index.search(query, k, among=among, where=args.where, hybrid=args.hybrid)
+    for text in queries or (line.strip() for line in stdin_lines() if not is_blank(line)):
+        text.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
+        depth = max(k, rerank_depth) if reranker else k
+        hits = opened.search(text, depth, among=ids, where=where, hybrid=hybrid)
         if reranker:
-            hits = rerank_hits(reranker, query, hits)[: args.k]
+            hits = rerank_hits(reranker, text, hits)[:k]
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]
-        head = [f"> {printable(query)}"] if len(args.query) != 1 else []
-        yield Report("\n".join(head + lines), {"query": query, "hits": [hit.record() for hit in hits]})
+        head = [f"> {printable(text)}"] if len(queries) != 1 else []
+        yield Report("\n".join(head + lines), {"query": text, "hits": [hit.record() for hit in hits]})
 
 
 def _metadata(hit: Hit) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import re
@@ -11,10 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxwhiten.commands import arguments
-from jaxwhiten.commands.arguments import add
+from jaxwhiten.commands.arguments import TableOptions
 from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
-from jaxwhiten.options import Rule, check_options
 from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
@@ -22,30 +19,10 @@ if TYPE_CHECKING:
     from jaxwhiten.datasets.columns import Columns
     from jaxwhiten.search import Index
 
-FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
+Shard = tuple[int, int]  # a part, counted from 1, and the number of parts
+ALL = (1, 1)
+FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet", "arrow")
 STDIN = "-"
-_NO_COLUMNS = Rule(
-    ("column", "ids", "metadata"),
-    "{path}: a text file has no columns: omit {given}, or specify --format.",
-    beside=("text",),
-)
-
-
-def add_texts(parser: argparse.ArgumentParser, what: str = "sentences", **settings: Any) -> None:
-    """Adds the positional argument for the input, and `add_format`."""
-    endings = ".txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files; - for stdin"
-    add(parser, "input", f"{what}: {endings}", type=arguments.Source, **settings)
-    add_format(parser)
-
-
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Adds --format and --column."""
-    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: from the file extension, otherwise txt")
-    column = (
-        "text column of a table; repeated, the columns are joined by a line break. Default: the only one, sentence or"
-        " text"
-    )
-    add(parser, "--column NAME", column, action="append")
 
 
 def is_parts(path: str) -> bool:
@@ -151,8 +128,10 @@ def sources(
 def check_columns(
     path: str, format: str, columns: Sequence[str] | None, ids: str | None, keep: Sequence[str] = ()
 ) -> None:
-    options = {"column": columns, "ids": ids, "metadata": list(keep), "path": path, "text": format == "txt"}
-    check_options([_NO_COLUMNS], options)
+    named = {"column": columns, "id": ids, "keep": keep}
+    if format == "txt" and any(named.values()):
+        omit = ", ".join(f"`{name}`" for name, value in named.items() if value)
+        raise InputError(f"{path}: a text file has no columns: omit {omit}, or specify --format.")
 
 
 def format_of(path: str, format: str | None = None) -> str:
@@ -201,3 +180,35 @@ def as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
     if index.id_type == "string":
         return ids and [str(id) if type(id) is int else id for id in ids]
     return ids and [int(id) if isinstance(id, str) and re.fullmatch("0|[1-9][0-9]*", id) else id for id in ids]
+
+
+class Documents(NamedTuple):
+    """What an index stores, without blank texts, and a remark on the number of blank ones."""
+
+    ids: list[Any] | None
+    texts: list[str]
+    metadata: list[Any] | None
+    skipped: str
+
+
+def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequence[str], shard: Shard) -> Documents:
+    """The documents of a shard of a file, with their values in the columns `id` and `keep`."""
+    from jaxwhiten.search.text import without_blank
+    from jaxwhiten.terminal import counted
+
+    rows = list(records(path, table.format, table.column, id, keep))
+    rows = rows[rows_of(shard, len(rows))]
+    texts, ids, metadata, blank = without_blank(
+        [row.text for row in rows],
+        [row.id for row in rows] if id else None,
+        [row.metadata for row in rows] if keep else None,
+    )
+    nonempty(iter(texts), path)
+    advice = "`encode` keeps them: to align the two, remove them from the file"
+    return Documents(ids, texts, metadata, f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else "")
+
+
+def rows_of(shard: Shard, rows: int) -> slice:
+    """The rows of one of several parts, counted from 1: they follow each other and differ by at most one row."""
+    number, count = shard
+    return slice((number - 1) * rows // count, number * rows // count)

@@ -1,18 +1,14 @@
-"""`jaxwhiten verify [PATH...]`: checks this installation, or that models and indexes give what their files specify."""
+"""`jaxwhiten verify`: checks this installation, or that models and indexes give what their files specify."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import importlib.metadata
-import importlib.util
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxwhiten import terminal
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Report, Source, add
+from jaxwhiten.commands.arguments import Report, Source
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import (
     InputError,
@@ -38,8 +34,7 @@ _TEXTS = (
 )
 _SHIPPED = "jaxwhiten-tiny"
 _COSINE = 0.59976  # of the first and the third text, by the shipped model
-_ALLOWED = 1e-4  # difference of an entry, relative to the largest one if that is above 1
-_BYTES = 0.05  # share of bytes of codes, whose values may lie on the border of two bytes
+_ALLOWED = 1e-4  # difference of the cosine
 
 
 class Check(NamedTuple):
@@ -50,22 +45,25 @@ class Check(NamedTuple):
     detail: str
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "model folder or Hugging Face model ID, or index; default: check this installation"
-    add(parser, "path", what, type=Source, nargs="*")
-    texts = "your own texts to compare models with sentence-transformers on, in a format that encode reads"
-    add(parser, "--texts FILE", texts, type=Source)
+def verify(*path: Source, texts: Source | None = None) -> Iterator[Report]:
+    """Check this installation, or models and indexes.
 
+    Args:
+      path: model folder or Hugging Face model ID, or index; default: check this installation
+      texts: your own texts to compare models with sentence-transformers on, in a format that encode reads
 
-def run(args: argparse.Namespace) -> Iterator[Report]:
+    Examples:
+      jaxwhiten verify
+      jaxwhiten verify small/ docs.db
+    """
     from jaxwhiten.text import uncounted
 
-    if args.texts and not args.path:
+    if texts and not path:
         raise InputError("--texts requires a model: name its folder.")
-    texts = [*_TEXTS, *(sentences(args.texts) if args.texts else ())]
+    compared = [*_TEXTS, *(sentences(texts) if texts else ())]
     checks = list[Check]()
     with terminal.watched(), uncounted():  # its texts are of every length
-        for check in _paths(args.path, texts) if args.path else _installation():
+        for check in _paths(path, compared) if path else _installation():
             checks.append(check)
             yield Report(f"{_MARKS[check.ok]} {check.name:<20} {' '.join(check.detail.split())}")
     failed = [check for check in checks if check.ok is False]
@@ -94,11 +92,13 @@ def _installation() -> Iterator[Check]:
 
 
 def _packages() -> str:
+    from importlib import metadata
+
     versions = {}
     for package in (*_REQUIRED, *_OPTIONAL):
         try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
             if package in _REQUIRED:
                 raise InputError(f"{package}: not installed: {install_command('cpu')}") from None
     return ", ".join(map(" ".join, versions.items()))
@@ -115,9 +115,7 @@ def _devices() -> str:
 
 
 def _faiss() -> str:
-    if importlib.util.find_spec("faiss") is None:
-        raise MissingDependencyError(f"not installed: {install_command('cpu')}")
-    import faiss
+    faiss = optional("faiss", "cpu", "Search", "faiss-cpu")
 
     return f"{faiss.__version__}, {faiss.get_compile_options().strip()}"
 
@@ -148,7 +146,8 @@ def _cache() -> str:
     return f"{folder}: {sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e9:.2f} GB"
 
 
-def _paths(paths: list[str], texts: list[str]) -> Iterator[Check]:
+def _paths(paths: Sequence[str], texts: list[str]) -> Iterator[Check]:
+    from jaxwhiten.export.verification import check_codes, check_vectors
     from jaxwhiten.search.header import is_index
 
     for name in paths:
@@ -159,9 +158,9 @@ def _paths(paths: list[str], texts: list[str]) -> Iterator[Check]:
         yield _check(name, _model, name, encoders)
         for encoder in encoders:
             prefix = f"{name}: " if len(paths) > 1 else ""
-            yield _check(f"{prefix}vectors", _vectors, encoder, name, texts)
+            yield _check(f"{prefix}vectors", check_vectors, encoder, name, texts)
             if encoder.view.head.code is not None:
-                yield _check(f"{prefix}codes", _codes, encoder, texts)
+                yield _check(f"{prefix}codes", check_codes, encoder, texts)
 
 
 def _index(path: str) -> str:
@@ -184,36 +183,3 @@ def _model(name: str, encoders: list[Encoder]) -> str:
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
         f" weights; {encoder.view.head.summary}, {encoder.dimension} dimensions, up to {encoder.max_length} tokens"
     )
-
-
-def _vectors(encoder: Encoder, name: str, texts: list[str]) -> str:
-    """Compares the vectors before a code with those of sentence-transformers."""
-    import numpy as np
-
-    from jaxwhiten.metrics.scores import cosine_pairs
-    from jaxwhiten.models.folders import resolve_folder
-
-    actual = np.asarray(encoder.view.uncoded(texts))
-    library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
-    importlib.import_module("transformers.utils.logging").disable_progress_bar()
-    peer = library.SentenceTransformer(str(resolve_folder(name)), device="cpu", model_kwargs={"dtype": "float32"})
-    expected = peer.encode(texts, batch_size=1, show_progress_bar=False)  # its padding takes no part
-    if actual.shape != expected.shape:
-        raise MismatchError(f"{actual.shape[1]} dimensions; sentence-transformers gives {expected.shape[1]}.")
-    difference = float(np.abs(actual - expected).max() / max(1.0, np.abs(expected).max()))
-    found = f"smallest cosine {cosine_pairs(actual, expected).min():.7f}, largest difference {difference:.1e}"
-    if not difference <= _ALLOWED:
-        raise MismatchError(f"not those of sentence-transformers: {found}; expected up to {_ALLOWED:.0e}.")
-    return f"those of sentence-transformers for {len(texts)} texts by {encoder.view.core.engine.name}: {found}"
-
-
-def _codes(encoder: Encoder, texts: list[str]) -> str:
-    import numpy as np
-
-    code = encoder.view.head.code
-    assert code is not None
-    expected = code.encode(encoder.view.uncoded(texts))
-    share = float((np.asarray(encoder.encode(texts)) != np.asarray(expected)).mean())
-    if share > _BYTES:
-        raise MismatchError(f"{share:.0%} of the bytes are not those of the vectors.")
-    return f"{code.name}, {code.nbytes} bytes: those of the vectors"

@@ -108,20 +108,13 @@ def text_hash(text: str) -> int:
 
 
 def rows(
-    source: Source,
-    start: Position = START,
-    skip_bad: bool = False,
-    begin: Position = START,
-    blank: bool = False,
+    source: Source, start: Position = START, skip_bad: bool = False, blank: bool = False
 ) -> Generator[Row, None, None]:
-    """The rows of a file after the position `start`, without blank ones, or with them.
-
-    A text file is read from `begin` on, a table as a whole.
-    """
+    """The rows of a file after the position `start`, without blank ones, or with them."""
     bad = _Kept(source.path, skip_bad)
     name = source.name or Path(source.path).name
     if source.format == "txt":
-        lines: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=begin))
+        lines: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad))
     else:
         lines = table_rows(source.path, [source.column or "", *filter(None, [source.ids])], source.format, bad)
     for line, (text, *ids) in lines:
@@ -132,7 +125,7 @@ def rows(
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
         elif not isinstance(id, str | int):
-            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer{_id_advice(id)}")
+            bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer")
         else:
             yield Row(text, id, "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)
@@ -146,11 +139,6 @@ def whole_id(id: object) -> Any:
     if isinstance(id, float) and id.is_integer() and abs(id) < 2**53:
         return int(id)
     return id
-
-
-def _id_advice(id: object) -> str:
-    rounded = isinstance(id, float) and abs(id) >= 2**53
-    return ": floating point rounds integers of this size, write them as integers or text" if rounded else ""
 
 
 def by_source(records: Iterable[Fields]) -> dict[tuple[str, str | None], list[Fields]]:
@@ -181,17 +169,14 @@ def chunks(
         position = Position()
         ended = False
         stat = source.stat()
-        begin = position
         if key in finished and all(part["stat"] != stat for part in finished[key]):
             changed(source)
         while not ended:
             if part := parts.pop((*key, position.line), None):
                 position = Position(*part["end"])
                 ended = part["last"] and part["stat"] == stat and (*key, position.line) not in parts
-                # the last line may have had no line break
-                begin = Position() if part["last"] else position
                 continue
-            with contextlib.closing(rows(source, position, skip_bad, begin)) as remaining:
+            with contextlib.closing(rows(source, position, skip_bad)) as remaining:
                 upcoming = next(remaining, None)
                 while not ended and (*key, position.line) not in parts:
                     chunk = [upcoming, *itertools.islice(remaining, size - 1)] if upcoming else []
@@ -202,4 +187,4 @@ def chunks(
                         stat = now
                     if chunk or not position.line:  # an empty file has a part, too
                         yield Chunk(next(unused), source, position, chunk, ended, stat)
-                    position = begin = chunk[-1].end if chunk else position
+                    position = chunk[-1].end if chunk else position

@@ -6,9 +6,8 @@ their order, if these are exactly as many, and at most two. All else is refused:
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,33 +26,26 @@ _UNKNOWN = 2  # columns of sentences, at most, that are taken by their order
 _SHOWN = 400  # characters of a list of names
 _BARE = re.compile(r"(column)?\d+")  # columns of tuples, and of a DataFrame without names
 
-# Usual names in words, those of data sets on the hub among them; a name may end with `text`, as `query_text`.
-_QUERIES = ("anchor", "query", "question", "claim")
-_DOCUMENTS = ("positive", "pos", "document", "doc", "passage", "paragraph", "answer", "response", "evidence")
+# Usual names as `_normal` writes them, those of data sets on the hub among them.
 _USUAL = {
-    FIRST: (*_QUERIES, "premise"),
-    SECOND: (*_DOCUMENTS, "hypothesis"),
-    TEXT: ("sentence", "text"),  # of both, the first one is read
-    SCORE: (
-        *("score", "similarity", "similarity score", "relatedness", "relatedness score", "relevance", "rating"),
-        *("relevance score", "gold", "gold score", "human score", "grade"),
-    ),
-    CLASS: (
-        *("label", "labels", "gold label", "class", "entailment label", "entailment judgment", "relevant"),
-        *("is relevant", "duplicate", "duplicates", "is duplicate"),
-    ),
+    FIRST: "anchor query question claim premise",
+    SECOND: "positive pos document doc passage paragraph answer response evidence hypothesis",
+    TEXT: "sentence text",  # of both, the first one is read
+    SCORE: "score similarity similarity_score relatedness relatedness_score relevance relevance_score rating grade gold"
+    " gold_score human_score",
+    CLASS: "label labels gold_label class entailment_label entailment_judgment relevant is_relevant duplicate"
+    " duplicates is_duplicate",
 }
-_ROLES = {name: role for role, names in _USUAL.items() for name in names}
+_ROLES = {name: role for role, names in _USUAL.items() for name in names.split()}
 # Names with a mark, as `sentence1` and `sentence2`, or `text_a` and `text_b`.
-_MARKED = ("sentence", "sent", "s", "question", "q", "query", "text", "phrase", "document", "doc", "passage", "title")
-_MARKS = (("1", "2"), ("0", "1"), ("a", "b"))
-_NEGATIVE = ("negative", "negatives", "neg")
-_MEASURES = ("score", "scores", "similarity", "label")
+_MARKED = "sentence sent s question q query text phrase document doc passage title"
+_MARKS = ("12", "01", "ab")
+_NEGATIVES = "negative negatives neg"
+_MEASURES = "score scores similarity label"  # last words of names of no negatives
 # Last words of names of columns without sentences, as `pair_id` and `publish_date`; `Unnamed: 0` is pandas' index.
 _OTHER = (
-    *("id", "ids", "idx", "index", "guid", "uuid", "qid", "did", "pid", "docid", "queryid", "pairid", "unnamed"),
-    *("date", "datetime", "time", "timestamp", "year", "url", "uri", "link", "lang", "language", "locale", "split"),
-    *("author", "topic", "filename", "path"),
+    "id ids idx index guid uuid qid did pid docid queryid pairid unnamed date datetime time timestamp year url uri link"
+    " lang language locale split author topic filename path"
 )
 
 
@@ -66,22 +58,13 @@ class Kind:
     least: int = 2  # sentences per row
     most: int | None = 2
     label: str = ""  # "score" or "class" of every row, or "grade", which may be missing
-    label_remedy: str = ""
-
-    @property
-    def label_noun(self) -> str:
-        if self.label == "class":
-            return "classes"
-        return f"{self.label}s"
-
-    def noun(self, place: int) -> str:
-        return self.nouns[min(place, len(self.nouns) - 1)]
 
 
-_TRIPLE = "specify columns=SENTENCE1,SENTENCE2,SCORE"
 TEXTS = Kind(("texts",), "specify the text column with --column", 1, 1)
-PAIRS = Kind(("sentences",), _TRIPLE, label="score", label_remedy=_TRIPLE)
+_SCORED = "specify columns=SENTENCE1,SENTENCE2,SCORE; or, to score a search, name the columns query and document"
+PAIRS = Kind(("sentences",), _SCORED, label="score")
 SEARCHES = Kind(("queries", "documents"), "remove or rename all but one", label="grade")
+_LABEL_NOUNS = {"score": "scores", "class": "classes", "grade": "grades"}
 
 
 class Columns(NamedTuple):
@@ -97,18 +80,19 @@ class Columns(NamedTuple):
         >>> guess(["answer", "question", "topic"], SEARCHES, "pairs.tsv").words(SEARCHES)
         'queries from question, documents from answer; every row matches; not used: topic'
         """
-        places = enumerate(self.sentences)
-        groups = itertools.groupby(places, lambda place: kind.noun(place[0]))
-        parts = ", ".join(f"{noun} from {shown(name for _, name in group)}" for noun, group in groups)
+        by_noun = dict[str, list[Column]]()
+        for place, name in enumerate(self.sentences):
+            by_noun.setdefault(kind.nouns[min(place, len(kind.nouns) - 1)], []).append(name)
+        parts = ", ".join(f"{noun} from {shown(names)}" for noun, names in by_noun.items())
         every = "; every row matches" if kind.label == "grade" else ""
-        label = f"; {kind.label_noun} from {self.label}" if self.label else every
+        label = f"; {_LABEL_NOUNS[kind.label]} from {self.label}" if self.label else every
         unused = f"; not used: {shown(self.unused)}" if self.unused else ""
         return parts + label + unused
 
 
 def shown(names: Iterable[Column]) -> str:
-    """Names in a message; `+` joins those whose texts are joined."""
-    return ", ".join(name if isinstance(name, str) else "+".join(name) for name in names)[:_SHOWN]
+    """Names in a message."""
+    return ", ".join(names)[:_SHOWN]
 
 
 def roles(header: Iterable[str]) -> dict[str, str]:
@@ -117,38 +101,29 @@ def roles(header: Iterable[str]) -> dict[str, str]:
     >>> roles(["qid", "question_text", "hardNegative1", "body"])
     {'qid': 'other', 'question_text': 'first', 'hardNegative1': 'negative'}
     """
-    words = {name: _words(name) for name in header}
-    result = {name: role for name, of in words.items() if (role := _role(of))}
-    for stem in _MARKED:
-        marked = {of[1]: name for name, of in words.items() if len(of) == 2 and of[0] == stem}
-        if marks := next((marks for marks in _MARKS if set(marks) == set(marked)), None):
+    normal = {name: _normal(name) for name in header}
+    result = {name: role for name, usual in normal.items() if (role := _role(usual))}
+    for stem in _MARKED.split():
+        marked = {usual[-1]: name for name, usual in normal.items() if usual.rpartition("_")[0] == stem}
+        if marks := next((marks for marks in _MARKS if {*marks} == {*marked}), None):
             result |= {marked[mark]: role for mark, role in zip(marks, (FIRST, SECOND), strict=True)}
     return result
 
 
-def _words(name: str) -> list[str]:
+def _normal(name: str) -> str:
+    """A name in lower case, its words joined by `_`; it may end with `text`, as `query_text`, which is left out."""
     words = re.findall(r"[^\W\d_]+|\d+", re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", name).lower())
-    if len(words) > 1 and words[-1] == "text":
-        return words[:-1]
-    return words
+    return "_".join(words[:-1] if len(words) > 1 and words[-1] == "text" else words)
 
 
-def _role(words: Sequence[str]) -> str | None:
-    last = next((word for word in reversed(words) if not word.isdigit()), "")
-    if last in _OTHER or not words:  # without a word: the index that pandas writes
+def _role(name: str) -> str | None:
+    """The role of a normal name; an empty one is that of the index that pandas writes."""
+    last = re.sub(r"[_\d]+$", "", name).rpartition("_")[2]
+    if not name or last in _OTHER.split():
         return OTHER
-    if last not in _MEASURES and next((word for word in words if word != "hard"), "") in _NEGATIVE:
+    if name.removeprefix("hard_").split("_")[0] in _NEGATIVES.split() and last not in _MEASURES.split():
         return NEGATIVE
-    return _ROLES.get(" ".join(words))
-
-
-def labels_of(header: Iterable[str]) -> list[str]:
-    """The columns that hold scores or classes by their names.
-
-    >>> labels_of(["sentence1", "sentence2", "is_duplicate"])
-    ['is_duplicate']
-    """
-    return [name for name, role in roles(header).items() if role in _LABELS]
+    return _ROLES.get(name)
 
 
 def is_search(header: Iterable[str]) -> bool:
@@ -157,8 +132,8 @@ def is_search(header: Iterable[str]) -> bool:
     >>> is_search(["url", "passage", "query"]), is_search(["premise", "hypothesis", "label"])
     (True, False)
     """
-    names = {" ".join(_words(name)) for name in header}
-    return not (names.isdisjoint(_QUERIES) or names.isdisjoint(_DOCUMENTS))
+    names = {*map(_normal, header)} - {"premise", "hypothesis"}
+    return {FIRST, SECOND} <= {_ROLES.get(name) for name in names}
 
 
 def guess(
@@ -175,62 +150,48 @@ def guess(
     names = list(dict.fromkeys(header))
     if kind.most == len(names) == 1 and not columns:
         return Columns((names[0],))
-    specified = {label, *(part for column in columns for part in parts_of(column, names))}
     usual = roles(names)
-    remaining = {name: usual.get(name, "") for name in names if name not in specified and usual.get(name) != OTHER}
-    if label is None:
-        label = _label(remaining, kind, where)
-        remaining.pop(label or "", None)
-    needs_label = label is None and kind.label in _LABELS
-    bare = all(map(_BARE.fullmatch, remaining))
-    sentences: list[Column | None] = [*columns] or _sentences(remaining, kind, where, bare, needs_label)
+    specified = {label, *(part for column in columns for part in parts_of(column, names))}
+    free = {name: usual.get(name, "") for name in names if name not in specified and usual.get(name) != OTHER}
+
+    def refusal(problem: str = "") -> InputError:
+        return InputError(f"{where}: {problem}{kind.remedy}; there are {shown(names)}.")
+
+    def only(role: str) -> str | None:
+        of_role = [name for name in free if free[name] == role]
+        if len(of_role) > 1:
+            raise refusal(f"{shown(of_role)} are all usual names of one role: ")
+        return next(iter(of_role), None)
+
+    if label is None and kind.label:
+        label = next(filter(None, map(only, _LABELS[::-1] if kind.label == CLASS else _LABELS)), None)
+    without_label = label is None and kind.label in _LABELS
+    free.pop(label or "", None)
+    bare = all(map(_BARE.fullmatch, free))
+    sentences: list[Column | None] = [*columns]
+    unknown = [name for name, role in free.items() if role in ("", TEXT)]
+    if kind.most == 1 and not columns:
+        texts = {_normal(name): name for name in unknown}
+        sentences = [next((texts[name] for name in _USUAL[TEXT].split() if name in texts), None)]
+        unknown = [name for name, role in free.items() if role not in _LABELS]
+    elif bare and not columns:
+        places = kind.least if without_label else min(len(free), kind.most or kind.least + 1)
+        sentences = [None] * max(places, kind.least)
+    elif not columns:
+        negatives = [name for name, role in free.items() if role == NEGATIVE]
+        room = len(negatives) if kind.most is None else kind.most - 2
+        if 0 < room < len(negatives):
+            raise refusal(f"expected {room} of {shown(negatives)}: ")
+        missing = kind.least - 2 - len(negatives)
+        sentences = [only(FIRST), only(SECOND), *negatives[:room], *[None] * missing]
     gaps = sentences.count(None)
-    unknown = [name for name, role in remaining.items() if role in ("", TEXT)]
-    by_name = not (columns or bare)  # the name of a label has to be a usual one
-    if (gaps or needs_label) and (len(unknown) != gaps + needs_label or (by_name and (needs_label or gaps > _UNKNOWN))):
-        alone = needs_label and (not gaps or len(unknown) == gaps)
-        raise _refusal(kind.label_remedy if alone else kind.remedy, where, names)
+    ordered = bool(columns) or bare  # then the label may have any name, too
+    if (gaps or without_label) and len(unknown) != gaps + without_label:
+        raise refusal()
+    if not ordered and (without_label or gaps > _UNKNOWN):
+        raise refusal()
     rest = iter(unknown)
     filled = tuple(next(rest) if name is None else name for name in sentences)
-    if needs_label:
+    if without_label:
         label = next(rest)
     return Columns(filled, label, () if columns else tuple(name for name in names if name not in {*filled, label}))
-
-
-def _label(left: Mapping[str, str], kind: Kind, where: object) -> str | None:
-    """The column of the label by its name."""
-    order = _LABELS[::-1] if kind.label == "class" else _LABELS
-    remedy = kind.label_remedy or kind.remedy
-    names = (_one(left, role, kind.label_noun, remedy, where) for role in order if kind.label)
-    return next(filter(None, names), None)
-
-
-def _sentences(left: dict[str, str], kind: Kind, where: object, bare: bool, wanted: bool) -> list[Column | None]:
-    """The columns of sentences by their names; None for those that other columns of `left` have to fill."""
-    if kind.most == 1:
-        texts = {" ".join(_words(name)): name for name, role in left.items() if role == TEXT}
-        left |= {name: "" for name, role in left.items() if role not in _LABELS}  # any of them may be the texts
-        return [next((texts[usual] for usual in _USUAL[TEXT] if usual in texts), None)]
-    if bare:
-        count = kind.least if wanted else min(len(left), kind.most or kind.least + 1)
-        return [None] * max(count, kind.least)
-    sides = [_one(left, role, kind.noun(place), kind.remedy, where) for place, role in enumerate((FIRST, SECOND))]
-    negatives = [name for name, role in left.items() if role == NEGATIVE]
-    room = len(negatives) if kind.most is None else kind.most - 2
-    if room and len(negatives) > room:
-        raise _refusal(f"expected {room} of {shown(negatives)}: {kind.remedy}", where, left)
-    return [*sides, *negatives[:room], *[None] * (kind.least - 2 - len(negatives))]
-
-
-def _one(left: Mapping[str, str], role: str, noun: str, remedy: str, where: object) -> str | None:
-    """The column of a role, if there is one; InputError if there are several."""
-    names = [name for name, of in left.items() if of == role]
-    if len(names) > 1:
-        raise _refusal(f"{shown(names)} are all usual names of the {noun}: {remedy}", where, left)
-    if names:
-        return names[0]
-    return None
-
-
-def _refusal(remedy: str, where: object, names: Iterable[str]) -> InputError:
-    return InputError(f"{where}: {remedy}; there are {shown(names)}.")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.splits import sentence_key, shares, split
-from jaxwhiten.datasets.tables import Table
-from jaxwhiten.datasets.textfile import BadRows, Corpus, corpus_files, split_name
+from jaxwhiten.datasets.splits import sentence_key, split
+from jaxwhiten.datasets.tables import Table, bad_rows, number_of
+from jaxwhiten.datasets.textfile import Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.text import as_texts
-from jaxwhiten.types import Int, Shaped
+from jaxwhiten.types import Float64, Int, Shaped
 
 FLOAT32 = float(np.finfo(np.float32).max)
 
@@ -50,9 +51,7 @@ class Examples:
         """`"class"`, `"score"` or None."""
         if self.label is None:
             return None
-        if self.classes:
-            return "class"
-        return "score"
+        return "class" if self.classes else "score"
 
     def take(self, count: int, seed: int = 0) -> Examples:
         """At most `count` rows, drawn without replacement and kept in their order."""
@@ -82,7 +81,9 @@ class Examples:
         >>> examples.without_sentences([["It  RAINS."]]).columns["anchor"]
         ['a dog']
         """
-        rows = np.flatnonzero(~shares(self.columns.values(), others, key))
+        keys = {key(text) for column in others for text in column}
+        kept = [keys.isdisjoint(map(key, texts)) for texts in zip(*self.columns.values(), strict=True)]
+        rows = np.flatnonzero(kept)
         return dataclasses.replace(self._rows(rows), skipped=self.skipped + len(self) - len(rows))
 
     def without_false_negatives(self) -> Examples:
@@ -109,18 +110,18 @@ def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int
     >>> nli_triplets(["A dog runs."] * 2, ["It moves.", "It sleeps."], labels).columns["negative"]
     ['It sleeps.']
     """
-    by_premise: dict[str, tuple[list[str], list[str]]] = {}
+    by_premise = defaultdict[str, tuple[list[str], ...]](lambda: ([], [], []))  # by premise and label
     for premise, hypothesis, label in zip(premises, hypotheses, labels.tolist(), strict=True):
-        if label in (0, 2):
-            by_premise.setdefault(premise, ([], []))[label // 2].append(hypothesis)
+        if label >= 0:
+            by_premise[premise][label].append(hypothesis)
     triplets = [
-        (premise, positive, negative)
-        for premise, (entailed, contradicted) in by_premise.items()
-        if contradicted
-        for positive, negative in zip(entailed, itertools.cycle(contradicted), strict=False)
+        (premise, *pair)
+        for premise, (entailed, _, contradicted) in by_premise.items()
+        for pair in zip(entailed, itertools.cycle(contradicted), strict=False)
     ]
-    columns = dict(zip(("anchor", "positive", "negative"), map(list, zip(*triplets, strict=True)), strict=False))
-    return Examples(columns or {"anchor": []}, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
+    names = ("anchor", "positive", "negative")
+    columns = {name: [triplet[place] for triplet in triplets] for place, name in enumerate(names)}
+    return Examples(columns, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
 
 
 def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:
@@ -137,9 +138,6 @@ def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:
       DataError: There is no such file, it cannot be read, or it holds no text.
     """
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
-    for file in corpus.files:
-        if split_name(file)[1] != ".txt":
-            raise InputError(f"{file}: specify the sentence columns; only .txt files have none.")
     texts = list(dict.fromkeys(map(str.strip, corpus.passages())))
     if not texts:
         raise DataError(f"{where}: no line of text in it.")
@@ -150,9 +148,9 @@ def examples_of(
     table: Table,
     columns: Sequence[str],
     label: str | None,
-    classes: Sequence[str],
-    score_range: tuple[int | float, int | float],
-    skip_bad_rows: bool,
+    classes: Sequence[str] = (),
+    score_range: tuple[int | float, int | float] | None = None,
+    skip_bad_rows: bool = False,
     absent: Collection[str] = (),
 ) -> Examples:
     """Examples from a table.
@@ -161,51 +159,48 @@ def examples_of(
       columns: Names of the sentence columns, in the order the objective takes them.
       label: Name of the label column, if any.
       classes: The labels in class order, as written in the file; empty if the label is a score.
-      score_range: The scores that map to 0 and 1.
+      score_range: The scores that map to 0 and 1; by default the lowest and the highest.
       skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
       absent: The labels of rows to skip and count.
 
     Raises:
       DataError: An empty sentence, an unknown class, an invalid score, or no rows; the message names file and line.
+      InputError: All scores are equal.
     """
-    bad = BadRows(table.path, skip_bad_rows)
+    bad = bad_rows(table, skip_bad_rows)
+    labels = list(map(str, table[label])) if label else [""] * len(table.lines)
+    codes = {name: float(code) for code, name in enumerate(classes)}
+    if label and not classes:
+        numbers = _scores(table[label], score_range)
+    else:
+        numbers = np.array([codes.get(text, math.nan) for text in labels])
+    expected = f"one of {', '.join(classes)}" if classes else "a number, in the range of the scores"
     keep = []
-    values = []
-    codes = {name: code for code, name in enumerate(classes)}
     without = 0
-    for row, line in enumerate(table.lines.tolist()):
-        if label and absent and str(table[label][row]) in absent:
+    for row, (text, number) in enumerate(zip(labels, numbers.tolist(), strict=True)):
+        empty = next((name for name in columns if not str(table[name][row]).strip()), None)
+        if label and text in absent:
             without += 1
-            continue
-        try:
-            for name in columns:
-                if not str(table[name][row]).strip():
-                    raise ValueError(f"{name!r} is empty")
-            values.append(_label(label, table[label][row], codes, score_range) if label else 0.0)
-        except ValueError as error:
-            bad(line, str(error))
-            continue
-        keep.append(row)
+        elif empty is not None:
+            bad(int(table.lines[row]), f"{empty!r} is empty")
+        elif label and math.isnan(number):
+            bad(int(table.lines[row]), f"{label!r} is {text[:40]!r}, expected {expected}")
+        else:
+            keep.append(row)
     if not keep:
         raise DataError(f"{table.path}: no valid row to train on ({bad.count + table.skipped + without} invalid).")
     columns_kept = {name: [str(table[name][row]) for row in keep] for name in columns}
-    labels = np.asarray(values, np.int32 if classes else np.float32) if label else None
-    return Examples(columns_kept, labels, tuple(classes), table.skipped + bad.count + without)
+    kept = numbers[keep].astype(np.int32 if classes else np.float32) if label else None
+    return Examples(columns_kept, kept, tuple(classes), table.skipped + bad.count + without)
 
 
-def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:
-    """The label as a class number or a score in [0, 1]; `ValueError` with a description if it is invalid."""
-    text, (low, high) = str(value), score_range
-    if codes:
-        if text not in codes:
-            raise ValueError(f"unknown {name} {text[:40]!r}; known: {', '.join(codes)}")
-        return float(codes[text])
-    try:
-        score = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} {text[:40]!r} is not a number") from None
-    if abs(score) > FLOAT32:
-        raise ValueError(f"{name} is {score}, beyond the range of float32")
-    if not math.isfinite(score) or not min(low, high) <= score <= max(low, high):
-        raise ValueError(f"{name} is {score}, expected {low} to {high}")
-    return (score - low) / (high - low)
+def _scores(values: Sequence[Any], score_range: tuple[int | float, int | float] | None) -> Float64[np.ndarray, " n"]:
+    """Scores mapped to 0 to 1; NaN for those that are no number of the range, or beyond float32."""
+    numbers = np.array(list(map(number_of, values)))
+    numbers[np.abs(numbers) > FLOAT32] = math.nan
+    low, high = score_range or (np.fmin.reduce(numbers, initial=math.inf), np.fmax.reduce(numbers, initial=-math.inf))
+    if low == high:
+        raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
+    mapped = (numbers - low) / (high - low)
+    mapped[(mapped < 0) | (mapped > 1)] = math.nan
+    return mapped

@@ -8,27 +8,23 @@ References:
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import SEARCHES, guess
-from jaxwhiten.datasets.tables import Table, read_header, read_table
-from jaxwhiten.datasets.textfile import BadRows, numbered_lines
+from jaxwhiten.datasets.columns import SEARCHES
+from jaxwhiten.datasets.splits import sentence_key
+from jaxwhiten.datasets.sts import read_kind
+from jaxwhiten.datasets.tables import Table, metadata_rows, read_header, read_table
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
 from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import as_texts
 from jaxwhiten.types import Int
-
-_EXAMPLES = 5
 
 # Query id, document id, query, document, and how relevant it is: 0 or less for not at all; True is 1.
 Row = tuple[str, str, str, str | None, float | bool]
@@ -45,29 +41,15 @@ class RetrievalData:
 
     name: str
     documents: list[str]
-    document_ids: list[str]  # in the source
     queries: list[str]
-    query_ids: list[str]
     gold: Gold  # indices and grades of each query's relevant documents, often none; those missing have the highest
-    counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
-    conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
+    counts: Mapping[str, int]  # what the reader counted
     own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
-    read_from: tuple[str, ...] = ()  # the columns of queries, documents and grades in a table
-
-    def __post_init__(self) -> None:
-        if self.own is None:
-            return
-        queries = np.repeat(np.arange(len(self.own)), np.diff(self.gold.indptr))
-        judged = queries[self.gold.ids == self.own[queries]]
-        own = np.where(np.isin(np.arange(len(self.own)), judged), -1, self.own)
-        object.__setattr__(self, "own", own if (own >= 0).any() else None)
 
     @property
     def own_documents(self) -> int:
         """The number of queries whose own document is left out of their results (`others`)."""
-        if self.own is None:
-            return 0
-        return int((self.own >= 0).sum())
+        return 0 if self.own is None else int((self.own >= 0).sum())
 
     def with_gold(self) -> RetrievalData:
         """These documents with the queries that have relevant ones among them."""
@@ -81,12 +63,9 @@ class RetrievalData:
         ['A dog runs.', 'Rain.']
         """
         present = set(self.documents)
-        ids = set(self.document_ids)
-        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document")) if (text or ".") not in present]
-        numbers = (f"corpus-{number}" for number in itertools.count())
-        more_ids = itertools.islice((key for key in numbers if key not in ids), len(more))
-        documents = [*self.documents, *more]
-        return dataclasses.replace(self, documents=documents, document_ids=[*self.document_ids, *more_ids])
+        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document"))]
+        more = [text for text in more if text not in present]
+        return dataclasses.replace(self, documents=[*self.documents, *more])
 
     @property
     def only_relevant(self) -> bool:
@@ -95,9 +74,9 @@ class RetrievalData:
 
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
-        texts, ids = ([side[row] for row in rows] for side in (self.queries, self.query_ids))
-        own = None if self.own is None else self.own[rows]
-        return dataclasses.replace(self, queries=texts, query_ids=ids, gold=self.gold.of(rows), own=own)
+        queries = [self.queries[row] for row in rows]
+        own = None if self.own is None else _or_none(self.own[rows])
+        return dataclasses.replace(self, queries=queries, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
         """The results of every query but for its own document, as BEIR has it; one fewer if any query has one.
@@ -110,22 +89,8 @@ class RetrievalData:
         return np.take_along_axis(ids, order[:, :-1], axis=1)
 
 
-@dataclass
-class _Side:
-    """Texts by id; the first text of an id is kept, and a different later text is a conflict."""
-
-    kind: str
-    number: dict[str, int] = field(default_factory=dict)
-    texts: list[Any] = field(default_factory=list)
-    conflicts: list[str] = field(default_factory=list)
-
-    def add(self, key: str, text: Any) -> int:
-        number = self.number.setdefault(key, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append(text)
-        elif self.texts[number] != text:
-            self.conflicts.append(f"{self.kind} {key}: {self.texts[number]!r:.80} and {text!r:.80}")
-        return number
+def _or_none(own: Int[np.ndarray, " q"]) -> Int[np.ndarray, " q"] | None:
+    return own if (own >= 0).any() else None
 
 
 def from_pairs(
@@ -135,55 +100,41 @@ def from_pairs(
 
     The first questions are the queries and the second questions the documents, both by id with the first text of an id.
     The gold of a query are the documents of its rows with a grade above 0, the highest where rows repeat. Empty texts
-    become `"."` and are counted, in addition to the `counts` of the reader. `corpus` gives ids and texts of documents,
-    which need not occur in a row; a document of a row whose text is None is relevant and never found. A grade that is
-    NaN or infinite raises a NonFiniteError.
+    become `"."`. `corpus` gives ids and texts of
+    documents, which need not occur in a row; a document of a row whose text is None is relevant and never found. A
+    grade that is NaN or infinite raises a NonFiniteError.
 
     >>> rows = [("q1", "d1", "a dog", "A dog runs.", True), ("q1", "d2", "a dog", "It rains.", False)]
     >>> from_pairs("pets", rows).documents
     ['A dog runs.', 'It rains.']
     """
-    queries = _Side("query")
-    documents = _Side("document")
-    for key, text in corpus:
-        documents.add(key, text)
-    total = 0
-    grades = dict[tuple[int, int], float]()
+    queries = dict[str, str]()
+    documents: dict[str, str | None] = dict(corpus)
+    grades = dict[tuple[str, str], float]()
     for query_id, document_id, query, document, grade in rows:
-        total += 1
         if not math.isfinite(grade):
             judged = f"query {query_id!r:.60} and document {document_id!r:.60}"
             raise NonFiniteError(f"{name}: the grade of {judged} is {grade}, expected a finite number.")
-        pair = queries.add(query_id, query), documents.add(document_id, document)
+        queries.setdefault(query_id, query)
+        documents.setdefault(document_id, document)
         if grade > 0:
-            grades[pair] = max(grade, grades.get(pair, 0))
-    if not total:
+            grades[query_id, document_id] = max(grade, grades.get((query_id, document_id), 0))
+    if not queries:
         raise DataError(f"{name}: contains no pairs.")
-    pairs = np.array(sorted(grades), dtype=np.int64).reshape(-1, 2)
-    of_pairs = np.array([grades[pair] for pair in sorted(grades)], dtype=np.float64)
-    gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts), of_pairs if (of_pairs != 1).any() else None)
-    missing = documents.texts.count(None)  # after the corpus
-    documents.texts = documents.texts[: len(documents.texts) - missing]
-    for side in (queries, documents):
-        side.texts = as_texts(side.texts, side.kind)
-    empty = sum(not text for side in (queries, documents) for text in side.texts)
+    present = {key: text for key, text in documents.items() if text is not None}
+    query_number = {key: number for number, key in enumerate(queries)}
+    number = {key: number for number, key in enumerate([*present, *(documents.keys() - present)])}
+    ordered = sorted((query_number[query], number[document], grade) for (query, document), grade in grades.items())
+    in_queries, in_documents, gains = np.array(ordered, np.float64).reshape(-1, 3).T
+    gold = Gold.from_pairs(
+        in_queries.astype(np.int64), in_documents.astype(np.int64), len(queries), gains if (gains != 1).any() else None
+    )
     return RetrievalData(
         name=name,
-        documents=[text or "." for text in documents.texts],
-        document_ids=list(documents.number)[: len(documents.texts)],
-        queries=[text or "." for text in queries.texts],
-        query_ids=list(queries.number),
+        documents=[text or "." for text in as_texts(list(present.values()), "document")],
+        queries=[text or "." for text in as_texts(list(queries.values()), "query")],
         gold=gold,
-        counts={
-            "rows": total,
-            **(counts or {}),
-            "empty_texts": empty,
-            "rows_with_another_text_of_a_document": len(documents.conflicts),
-            "rows_with_another_text_of_a_query": len(queries.conflicts),
-            "queries_without_gold": int((np.diff(gold.indptr) == 0).sum()),
-            "judged_documents_missing": missing,
-        },
-        conflicts=tuple(documents.conflicts[:_EXAMPLES] + queries.conflicts[:_EXAMPLES]),
+        counts=counts or {},
     )
 
 
@@ -204,15 +155,10 @@ def read_own(source: PathLike | Table) -> RetrievalData:
     """
     if not isinstance(source, Table) and Path(source).is_dir():
         return _read_beir(Path(source))
-    taken = guess(read_header(source), SEARCHES, source.path if isinstance(source, Table) else source)
-    columns = dict(zip(("query", "document", "label"), (*taken.sentences, taken.label), strict=True))
-    table = read_table(source, {name: column for name, column in columns.items() if column})
+    table = read_kind(source, SEARCHES, ("query", "document", "label"))
     grades = table.numbers("label") if "label" in table else np.ones(len(table.lines))
     pairs = zip(table.texts("query"), table.texts("document"), grades.tolist(), strict=True)
-    data = from_pairs(table.path.name, ((query, document, query, document, gain) for query, document, gain in pairs))
-    note(taken.words(SEARCHES))
-    grades_from = taken.label or "no column: every row is a relevant document"
-    return dataclasses.replace(data, read_from=(*map(str, taken.sentences), grades_from))
+    return from_pairs(table.path.name, ((query, document, query, document, gain) for query, document, gain in pairs))
 
 
 def _read_beir(folder: Path) -> RetrievalData:
@@ -228,27 +174,28 @@ def _read_beir(folder: Path) -> RetrievalData:
             raise DataError(f"{judged.where(row)}: the query {query!r:.80} is not in {folder / 'queries.jsonl'}.")
         rows.append((query, document, queries[query][0], documents.get(document, (None,))[0], grades[row]))
     data = from_pairs(folder.name, rows, corpus=((key, text) for key, (text, _) in documents.items()))
-    if missing := data.counts["judged_documents_missing"]:
-        warn(f"{path}: {missing:,} judged documents are not in the corpus: never found.")
-    number = {key: i for i, key in enumerate(data.document_ids)}
-    own = [
-        number[key] if key in number and _alike(queries[key][0]) in map(_alike, documents[key]) else -1
-        for key in data.query_ids
-    ]
-    data = dataclasses.replace(data, own=np.array(own))
+    if missing := {document for _, document, *_ in rows} - documents.keys():
+        warn(f"{path}: {len(missing):,} judged documents are not in the corpus: never found.")
+    number = {key: i for i, key in enumerate(documents)}
+    relevant = {(query, document) for query, document, _, _, grade in rows if grade > 0}
+    own = []
+    for key in dict.fromkeys(judged["query"]):
+        other = key not in documents or (key, key) in relevant
+        alike = not other and sentence_key(queries[key][0]) in map(sentence_key, documents[key])
+        own.append(number[key] if alike else -1)
+    data = dataclasses.replace(data, own=_or_none(np.array(own)))
     if count := data.own_documents:
         note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")
-    return dataclasses.replace(data, counts={**data.counts, "own_documents_left_out": count})
-
-
-def _alike(text: str) -> str:
-    return " ".join(text.casefold().split())
+    return data
 
 
 def _by_id(path: Path) -> dict[str, tuple[str, str]]:
     """Texts by id, each with its title in front, if it has one, and alone."""
-    table = read_table(path, {name: name for name in ("_id", "text")})
-    records = (json.loads(line) for _, line in numbered_lines(path, BadRows(path)) if line.strip())
-    titles = (record.get("title") or "" for record in records)
-    rows = zip(table["_id"], titles, table.texts("text"), strict=True)
-    return {str(key): (f"{title} {text}".strip(), text) for key, title, text in rows}
+    names = ["_id", "text", *({"title"} & {*read_header(path)})]
+    texts = dict[str, tuple[str, str]]()
+    for line, row in metadata_rows(path, "jsonl", names):
+        text, title = row["text"], row.get("title") or ""
+        if row["_id"] is None or not isinstance(text, str):
+            raise DataError(f"{path}, line {line}: expected _id and text, got {row['_id']!r:.40} and {text!r:.40}.")
+        texts[str(row["_id"])] = f"{title} {text}".strip(), text
+    return texts

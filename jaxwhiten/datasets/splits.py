@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,19 +64,6 @@ def row_groups(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:
     return np.unique(linked_groups(rows)[rows[0]], return_inverse=True)[1]
 
 
-def shares(
-    columns: Iterable[Sequence[str]], others: Iterable[Sequence[str]], key: Callable[[str], str] = sentence_key
-) -> Bool[np.ndarray, " n"]:
-    """Whether each row has a sentence that occurs in the columns of other rows, by a key of sentences.
-
-    >>> shares([["a dog", "rain"], ["snow", "fog"]], [["A dog"]])
-    array([ True, False])
-    """
-    keys = {key(text) for column in others for text in column}
-    shared = np.array([[key(text) in keys for text in column] for column in columns])
-    return np.asarray(shared.any(axis=0))
-
-
 def independent(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:
     """The unit of every row, from 0 on, that a bootstrap draws as a whole: its group.
 
@@ -122,7 +109,13 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
     touching = held_out[texts].any(axis=0)
     lost = touching & ~out
     if not out.any() or touching.all() or lost.sum() > _KEPT * (n - out.sum()):
-        raise _connected(columns, texts, often, count)
+        column, row = np.argwhere(texts == often.argmax())[0]
+        text = list(columns)[column][row]
+        raise InputError(
+            f"Cannot hold out {count:,} of {n:,} rows without leaving out too many: they are connected by shared"
+            f" sentences ({often.max():,} have {text[:60]!r}), and no sentence may be both trained on and scored."
+            f" {_ADVICE}"
+        )
     return Split(*map(np.flatnonzero, (~touching, out, lost)))
 
 
@@ -137,20 +130,3 @@ def _drawn(sizes: Int[np.ndarray, " g"], wanted: int, seed: int) -> Bool[np.ndar
             drawn[small[: 1 + np.abs(reached - wanted).argmin()]] = True
             return drawn
     return drawn
-
-
-def _connected(
-    columns: Collection[Sequence[str]], texts: Int[np.ndarray, "c n"], often: Int[np.ndarray, " t"], wanted: int
-) -> InputError:
-    n = texts.shape[1]
-    largest = int(np.bincount(linked_groups(texts)[texts[0]]).max())
-    column, row = np.argwhere(texts == often.argmax())[0]
-    text = list(columns)[column][row]
-    if often.max() > 1:
-        where = f"{often.max():,} of them have {text[:60]!r}"
-    else:
-        where = "they have no sentence in common"
-    return InputError(
-        f"Cannot hold out {wanted:,} of {n:,} rows without leaving out too many: {largest:,} are connected by shared"
-        f" sentences ({where}), and no sentence may be both trained on and scored. {_ADVICE}"
-    )

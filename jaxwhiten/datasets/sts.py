@@ -9,8 +9,8 @@ from importlib import resources
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import PAIRS, Columns, guess, labels_of, shown
-from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format
+from jaxwhiten.datasets.columns import PAIRS, Columns, Kind, guess, shown
+from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format, where_of
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.terminal import note
@@ -35,7 +35,6 @@ class Pairs:
     sentence2: list[str]
     score: Float64[np.ndarray, " n"]
     subset: list[str]
-    read_from: tuple[str, ...] = ()  # the columns of sentences and score in a table
 
     def __len__(self) -> int:
         return len(self.sentence1)
@@ -68,7 +67,7 @@ def load_sts(task: str) -> STSTask:
     """
     if task != SAMPLE:
         raise InputError(
-            f"Unknown STS task {task!r:.80}: only {SAMPLE!r} ships with the package. In a checkout of the repository,"
+            f"Unknown STS task {task!r:.80}: only sts_sample ships with the package. In a checkout of the repository,"
             " `eval.data.load_sts` reads STS12 to STS16, STS-B and SICK-R, and `python -m eval.sts` scores on them."
         )
     with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
@@ -93,40 +92,40 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
       DataError: A column is missing, or a score is not a number; the message names the line.
     """
     if len(columns) not in (0, 3):
-        raise InputError(f"columns={','.join(map(str, columns))!r}: expected three names, as {','.join(_COLUMNS)}.")
+        raise InputError(f"columns={shown(columns)!r}: expected three names: two sentences and the score.")
+    table = read_kind(source, PAIRS, _COLUMNS, columns)
+    first, second = (table.texts(column) for column in _COLUMNS[:2])
+    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first))
+
+
+def read_kind(source: PathLike | Table, kind: Kind, names: Sequence[str], columns: Sequence[Column] = ()) -> Table:
+    """The columns of two sentences and a label under new names; a note says which they are.
+
+    Args:
+      columns: Their names in the table; by default guessed, and a table of searches may lack the label.
+    """
     if columns:
-        taken = Columns(tuple(columns[:2]), shown(columns[2:]))
+        taken = Columns(tuple(columns[:2]), columns[2])
     else:
         header = read_header(source)
         check_header(source, header)
-        taken = _pair_columns(source.path if isinstance(source, Table) else source, header)
-    names: Sequence[Column] = (*taken.sentences, columns[2] if columns else taken.label or "")
-    table = read_table(source, dict(zip(_COLUMNS, names, strict=True)))
-    note(taken.words(PAIRS))
-    first, second = (table.texts(column) for column in _COLUMNS[:2])
-    read_from = tuple(shown([name]) for name in names)
-    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first), read_from)
-
-
-def is_row(header: Sequence[str]) -> bool:
-    """Whether a first line is a row rather than names: it has a number with other cells, or a cell of four words."""
-    numbers = [NUMBER.fullmatch(cell.strip()) is not None for cell in header]
-    return (any(numbers) and not all(numbers)) or any(len(cell.split()) > _NAME for cell in header)
+        taken = guess(header, kind, where_of(source))
+    in_table = (*taken.sentences, taken.label)
+    table = read_table(source, {name: column for name, column in zip(names, in_table, strict=True) if column})
+    note(taken.words(kind))
+    return table
 
 
 def check_header(source: PathLike | Table, header: Sequence[str]) -> None:
-    """Raises DataError for a first line of TSV or CSV that is a row, which would be lost as names of columns."""
-    if not isinstance(source, Table) and table_format(source) in ("tsv", "csv") and is_row(header):
+    """Raises DataError for a first line of TSV or CSV that is a row, which would be lost as names of columns.
+
+    A row has a number beside other cells, or a cell of four words.
+    """
+    if isinstance(source, Table) or table_format(source) not in ("tsv", "csv"):
+        return
+    numbers = [cell for cell in header if NUMBER.fullmatch(cell.strip())]
+    if 0 < len(numbers) < len(header) or any(len(cell.split()) > _NAME for cell in header):
         raise DataError(
             f"{source}, line 1: {', '.join(header)[:80]!r} looks like a row: add a line with the names of the columns,"
             " or specify the column if this is its name."
         )
-
-
-def _pair_columns(where: object, header: Sequence[str]) -> Columns:
-    if len(header) == 2 and not labels_of(header):
-        raise InputError(
-            f"{where}: two columns and no score: add a column score, of numbers or of 0 and 1; or name the columns"
-            " query and document, to score a search."
-        )
-    return guess(header, PAIRS, where)

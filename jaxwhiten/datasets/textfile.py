@@ -1,21 +1,19 @@
-"""Lines of untrusted text files: compression, byte-order mark, line ends, encoding and limits, in one place.
+"""Lines of text files: compression and encoding, in one place.
 
-Every reader of this package uses `numbered_lines`; a `Corpus` is files with one passage per line. A line that is not
-clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a
-line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once, from its beginning.
+Every reader of this package uses `decoded` or `numbered_lines`; a `Corpus` is files with one passage per line. A line
+that is not clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and
+`\\r\\n` end a line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once.
 """
 
 from __future__ import annotations
 
 import bz2
-import contextlib
 import glob
 import gzip
-import importlib
 import lzma
 import os
+import re
 import shutil
-import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,15 +25,8 @@ from jaxwhiten import interrupts
 from jaxwhiten.errors import REASON, DataError, DataNotFoundError, turning
 from jaxwhiten.io import PathLike, writing
 
-PACKED = (".gz", ".bz2", ".xz", ".zst")
-MAX_LINE_BYTES = 16 << 20
-# A compressed file may not unpack to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
-MAX_UNPACKED = 256 << 20
-MAX_RATIO = 200
-# Compressed files by their first bytes; zstd is in Python from 3.14 on.
-_OPENERS: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-_OPENERS |= {b"\x28\xb5\x2f\xfd": lambda file: _zstd(file.name).open(file)}
-_BOM = b"\xef\xbb\xbf"
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _SPOOLED = list[Any]()  # temporary files, which are removed when the process ends
 
 
@@ -45,15 +36,10 @@ def split_name(path: PathLike) -> tuple[str, str]:
     >>> split_name("texts.tsv.gz")
     ('texts', '.tsv')
     """
-    name = Path(path).name
-    stem, ending = os.path.splitext(os.path.splitext(name)[0] if name.lower().endswith(PACKED) else name)
-    return stem, ending.lower()
-
-
-def _zstd(path: PathLike) -> Any:
-    advice = f"{path}: zstd needs Python 3.14: decompress the file first, with `zstd -d {path}`."
-    with turning(DataError, advice, ImportError):
-        return importlib.import_module("compression.zstd")
+    name = Path(path)
+    if name.suffix.lower() in PACKED:
+        name = name.with_suffix("")
+    return name.stem, name.suffix.lower()
 
 
 @dataclass
@@ -63,96 +49,75 @@ class BadRows:
     path: PathLike
     skip: bool = False
     count: int = 0
+    unit: str = "line"
     tell: Callable[[], int] = lambda: 0  # for a file of lines: the offset after the row that was read last
 
     def __call__(self, line: int, reason: str) -> None:
         """Counts a bad row, or raises `DataError` with file and line (from 1)."""
         if not self.skip:
-            raise DataError(f"{self.path}, line {line}: {reason}.")
+            raise DataError(f"{self.path}, {self.unit} {line}: {reason}.")
         self.count += 1
 
 
-def numbered_lines(
-    path: PathLike, bad: BadRows | None = None, *, start: tuple[int, int] = (0, 0)
-) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a text file, plain or compressed, without their ends, each with its number from 1.
+def damage(text: str) -> str | None:
+    """What is wrong with a text; None for clean text. `decoded` turns bytes that are not UTF-8 into surrogates."""
+    if _NO_TEXT.search(text):
+        return "not UTF-8, a NUL or an unpaired surrogate: convert the file to UTF-8"
+    return None
 
-    >>> list(numbered_lines("texts.txt"))
-    [(1, 'A dog runs.'), (2, 'It rains.')]
 
-    Memory is bounded by `MAX_LINE_BYTES` for any file. `start` continues after a line: its number, and the offset of
-    its end as reported by `bad.tell`.
+def decoded(path: PathLike, bad: BadRows | None = None) -> Iterator[str]:
+    """The lines of a file, plain or compressed as its ending says, with their ends.
+
+    Raises:
+      DataError: The file is missing or damaged; the message names file and line.
     """
-    path, number, bad = Path(path), 1, bad or BadRows(path)
+    number = 1
     try:
-        with open(path, "rb") as plain:
-            begins = plain.peek(8)
-            opener = next((opener for first, opener in _OPENERS.items() if begins.startswith(first)), None)
-            most = max(MAX_UNPACKED, MAX_RATIO * os.stat(path).st_size) if opener else sys.maxsize
-            with opener(plain) if opener else contextlib.nullcontext(plain) as file:
-                if start[1]:
-                    file.seek(start[1])
-                if file.seekable():
-                    bad.tell = file.tell
-                for number, line in lines_of(file.readline, bad, most=most, before=start[0]):
-                    yield number, line
+        with PACKED.get(Path(path).suffix.lower(), open)(path, "rb") as file:
+            if bad and file.seekable():
+                bad.tell = file.tell
+            for line in decoded_stream(file.readline):
+                yield line
+                number += 1
+            if bad:
                 end = bad.tell()
                 bad.tell = lambda: end  # rows may be found to be bad when the file is at its end, and closed
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file.") from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{path}: cannot be read ({error.strerror}): check its permissions.") from error
         raise DataError(f"{path}, line {number}: truncated or damaged compressed file ({error}).") from error
 
 
-def lines_of(
-    readline: Callable[[int], bytes],
-    bad: BadRows,
-    *,
-    most: int = sys.maxsize,
-    before: int = 0,
-) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` for an open file; more than `most` bytes raise a DataError.
+def decoded_stream(readline: Callable[[], bytes]) -> Iterator[str]:
+    """The lines of an open file, each as soon as it is there."""
+    encoding = "utf-8-sig"
+    for line in iter(readline, b""):
+        yield line.decode(encoding, "surrogateescape")
+        encoding = "utf-8"
 
-    A byte-order mark is dropped. A line that is too long is read in parts, which are discarded. `before` is the number
-    of lines before these. DataError for a file whose lines end with a carriage return alone.
+
+def numbered_lines(path: PathLike, bad: BadRows | None = None) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a text file, plain or compressed, without their ends, each with its number from 1.
+
+    >>> list(numbered_lines("texts.txt"))
+    [(1, 'A dog runs.'), (2, 'It rains.')]
     """
-    number = before
-    total = 0
-    rest = False
-    while part := readline(MAX_LINE_BYTES + 1):
-        number = number + (not rest)
-        total = total + len(part)
-        if total > most:
-            raise DataError(
-                f"{bad.path}, line {number}: unpacks to more than {most} bytes, over {MAX_RATIO} times its size,"
-                " so not a text file. Unpack it first if it is."
-            )
-        if number == 1 and not part.endswith(b"\n") and b"\r" in part.rstrip(b"\r"):
-            raise DataError(
-                f"{bad.path}, line 1: its lines end with a carriage return alone, expected \\n or \\r\\n: convert the"
-                " file, as with `tr '\\r' '\\n'`."
-            )
-        begun = rest
-        rest = len(part) > MAX_LINE_BYTES and not part.endswith(b"\n")
-        if rest:
-            continue
-        line = part.removesuffix(b"\n").removeprefix(_BOM if number == 1 else b"")
-        if part == _BOM and number == 1:
-            return
-        if begun:
-            bad(number, f"longer than {MAX_LINE_BYTES} bytes")
-        elif b"\0" in line:
-            bad(number, "contains a NUL byte: not a text file, or not UTF-8")
+    bad = bad or BadRows(path)
+    yield from _clean(decoded(path, bad), bad)
+
+
+def lines_of(readline: Callable[[], bytes], bad: BadRows) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` for an open file."""
+    yield from _clean(decoded_stream(readline), bad)
+
+
+def _clean(lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines, 1):
+        if reason := damage(line):
+            bad(number, reason)
         else:
-            try:
-                yield number, line.decode("utf-8").removesuffix("\r")
-            except UnicodeDecodeError as error:
-                at = f"byte 0x{line[error.start]:02x} at position {error.start}"
-                bad(number, f"not UTF-8 ({at}): convert the file to UTF-8")
-    if rest:
-        bad(number, f"longer than {MAX_LINE_BYTES} bytes")
+            yield number, line.removesuffix("\n").removesuffix("\r")
 
 
 def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Path]:
@@ -168,23 +133,18 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
     Raises:
       DataNotFoundError: There is no such file.
     """
-    text = os.fspath(where)
     path = Path(where).expanduser()
     with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
-        if text and (path.is_file() or is_pipe(path)):
+        if os.fspath(where) and (path.is_file() or is_pipe(path)):
             return [path]
-    if text and path.is_dir():
+    if os.fspath(where) and path.is_dir():
         files = [file for file in _files_below(path) if split_name(file)[1] in endings]
-        message = f"{path}: no file that ends in {' or '.join(endings)}"
     else:
-        if text:
-            files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
-        else:
-            files = []
-        message = f"{text}: no such file or folder" if text else "No text was specified"
+        files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]
     if not files:
         raise DataNotFoundError(
-            f"{message}. Specify a file, a folder or a pattern of text files, one passage per line."
+            f"{where}: no such file or folder, or no file with text in it: specify a file, a folder or a pattern of"
+            " text files, one passage per line."
         )
     return sorted(files)
 
@@ -241,5 +201,5 @@ class Corpus:
         self.skipped = 0
         for path in self.files:
             bad = BadRows(path, self.skip_bad_rows)
-            yield from (line for _, line in numbered_lines(path, bad) if line and not line.isspace())
+            yield from (line for _, line in numbered_lines(path, bad) if line.strip())
             self.skipped += bad.count

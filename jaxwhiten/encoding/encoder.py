@@ -30,6 +30,7 @@ from jaxwhiten.metrics import similarity
 from jaxwhiten.space import Space
 from jaxwhiten.text import TextList, Texts, as_texts, in_role, prompt_named
 from jaxwhiten.types import Float, Float32, IdsLike
+from jaxwhiten.vectors import space_of, with_space
 from jaxwhiten.views import View
 from jaxwhiten.views.core import copied
 from jaxwhiten.views.loading import load_view, make_view, reopened
@@ -550,7 +551,7 @@ def _at_precision(
         return view(texts, batch_size=batch_size, show_progress=show_progress)
 
     if isinstance(precision, Code):
-        return encoded(view.with_code(precision).cut(truncate, unit)).view(precision.dtype)
+        return _with_dtype(encoded(view.with_code(precision).cut(truncate, unit)), precision)
     check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
         return encoded(view.cut(truncate, unit))
@@ -562,11 +563,11 @@ def _at_precision(
             )
         vectors = encoded(view.cut(truncate, unit))
         code = make_code(precision).fit(vectors)
-        return code.encode(vectors).view(code.dtype)
+        return _with_dtype(code.encode(vectors), code)
     if truncate is not None:
         view = view.then(Truncate(truncate))
     code = make_code(precision).fit(np.zeros((1, view.dimension)))  # signs do not depend on the length of a vector
-    return encoded(view.with_code(code)).view(code.dtype)
+    return _with_dtype(encoded(view.with_code(code)), code)
 
 
 def settings_of(encoder: Encoder) -> Settings:
@@ -578,6 +579,11 @@ def settings_of(encoder: Encoder) -> Settings:
     core = encoder.view.core
     default = encoder._default_prompt_name if encoder.view.head.form.prompt else None
     return Settings(dict(core.prompts), default, encoder._similarity, tuned=core.tuned)
+
+
+def _with_dtype(codes: np.ndarray, code: Code) -> np.ndarray:
+    """Codes in the dtype that sentence-transformers gives them."""
+    return with_space(np.asarray(codes).view(code.dtype), space_of(codes), code)
 
 
 def check_saving(encoder: Encoder, folder: str | Path | None = None) -> None:

@@ -165,7 +165,7 @@ class Parts:
         """Compares the texts of a source's finished parts with the file; MismatchError names the first that differs."""
         self._checked[source] = source.stat()
         mine = by_source(self.records().values()).get(source.key, [])
-        with contextlib.closing(rows(source, Position(), True, Position())) as rows_of_source:
+        with contextlib.closing(rows(source, skip_bad=True)) as rows_of_source:
             row = next(rows_of_source, None)
             for part in sorted(mine, key=lambda part: part["end"]):
                 hashes = self._table(part, ["hash"])["hash"].to_pylist()

@@ -83,4 +83,4 @@ def _checked(data: RowsLike) -> Pairs | ScoredPairs:
         raise InputError("The pairs need at least two different scores to be correlated with.")
     if isinstance(data, ScoredPairs):
         return ScoredPairs(first, second, gold)
-    return Pairs(first, second, gold, [""] * len(gold), getattr(data, "read_from", ()))
+    return Pairs(first, second, gold, [""] * len(gold))

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import functools
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -254,3 +255,46 @@ def beside(examples: Examples, held_out: HeldOut) -> Examples:
         rows = counted(len(examples), "rows")
         note(f"skipped {shared:,} of {rows}, whose sentences are among those of the rows to score")
     return rest
+
+
+def held_out_table(figures: Mapping[str, Figure], held_out: HeldOut) -> str:
+    """The scores of held-out rows before and after a training, with their intervals, as a table for a terminal."""
+    rows = len(held_out.examples)
+    units = int(held_out.units.max()) + 1
+    if units < len(held_out.units):
+        groups = f" in {units:,} groups without a common sentence"
+    else:
+        groups = ""
+    lines = [f"{rows:,} held-out rows{groups}; {held_out.name} × 100", ""]
+    lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
+    for name, figure in figures.items():
+        if math.isnan(figure.value):
+            lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
+            continue
+        gain = "" if name == "before" else str(figure.change)
+        ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
+        lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{gain:>27}".rstrip())
+    return "\n".join(lines)
+
+
+def verdict(figures: Mapping[str, Figure], measure: str, checkpoints: int = 1) -> str:
+    """One sentence: whether training helped, beyond chance, and whether words alone do better.
+
+    Of several checkpoints, the best was chosen on the same rows; the interval allows for that.
+    """
+    after = figures["after"]
+    words = figures["TF-IDF"]
+    gain, (low, high) = after.change
+    choice = f", which allows for choosing the best of {checkpoints} checkpoints on the same rows"
+    changed = f"{measure} {gain:+.2f}, 95% CI {low:+.2f} to {high:+.2f}{choice if checkpoints > 1 else ''}"
+    if math.isnan(low):
+        text = f"Too few held-out rows share no sentence to judge the training ({measure} {gain:+.2f}): hold out more"
+    elif low > 0:
+        text = f"Training helped: {changed}"
+    elif high < 0:
+        text = f"Training made the model worse ({changed}): keep the old one, or use a lower learning rate or more rows"
+    else:
+        text = f"Training made no significant difference ({changed}): use more rows"
+    if words.value > after.value:
+        return f"{text}; TF-IDF is ahead by {words.value - after.value:.2f}."
+    return f"{text}."

@@ -50,6 +50,12 @@ class Log:
             self._events = summary_writer(str(Path(folder) / "tensorboard"), purge_step=start + 1)
         self._clock = time.perf_counter()
         self._last = start
+        self._compiles = False
+
+    def compiles(self) -> None:
+        """Says that the next step is compiled first."""
+        self._compiles = True
+        self._bar.set_description_str("train (the first step compiles)")
 
     def steps(self, rows: Sequence[tuple[int, Fields]]) -> None:
         """Logs finished steps, at least one, given as (number, metrics)."""
@@ -59,7 +65,11 @@ class Log:
             values = {name: float(value) for name, value in metrics.items()} | {f"{self._unit}_per_second": rate}
             self._write({"step": step, **values})
         self._bar.set_postfix_str(f"loss {float(latest['loss']):.4f}, {rate:.0f} {self._unit}/s", refresh=False)
-        self._bar.update(last - self._last)
+        if self._compiles:  # what is left is estimated without the time of the compilation
+            self._compiles = False
+            self._bar.restart("train", last)
+        else:
+            self._bar.update(last - self._last)
         self._clock = now
         self._last = last
 

@@ -120,6 +120,7 @@ def run_plan(
             step = make_step(plan.loss, options, mesh, plan.frozen)
             if start < steps:
                 log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh))))
+                log.compiles()
             waiting = []
             with stop_requests() as seen:
                 while number < steps and not stopped:

@@ -22,7 +22,7 @@ from jaxwhiten.losses import Loss, init_classifier
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import Batch, LossFn, Params
-from jaxwhiten.types import Float, PyTree, Scalar, Shaped
+from jaxwhiten.types import Float, Json, PyTree, Scalar, Shaped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +80,8 @@ def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     fixed, steps = at_pooling(setup.start.view.head.steps)
     head = {}
     if objective.label == "class":
-        head = init_classifier(
-            jax.random.key(setup.options.seed), setup.start.dimension, setup.classes, **setup.options.settings
-        )
+        settings: Json = dict(setup.options.settings)
+        head = init_classifier(jax.random.key(setup.options.seed), setup.start.dimension, setup.classes, **settings)
     params = {"encoder": encoder, "head": head, "steps": steps}
     labels = setup.labels if objective.label else None
     compiled = sentence_loss(rebuild, loss, steps=fixed, passes=objective.passes, skipped=setup.table.skipped)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import Columns, Kind, guess, labels_of, shown
+from jaxwhiten.datasets.columns import CLASS, SCORE, Columns, Kind, guess, roles, shown
 from jaxwhiten.datasets.examples import FLOAT32, Examples, examples_of, nli_triplets, text_examples
-from jaxwhiten.datasets.nli import LABELS, NO_CLASS, label_codes, no_class
+from jaxwhiten.datasets.nli import ABSENT, LABELS, nli_classes
 from jaxwhiten.datasets.splits import linked_groups
 from jaxwhiten.datasets.sts import NUMBER, check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
@@ -46,9 +46,9 @@ def read_rows(
     Args:
       rows: A table's path (TSV, CSV, JSON lines or Parquet), a text file of sentences, `Examples`, tuples, dicts, a
         mapping of columns, a DataFrame, or a `datasets.Dataset`.
-      columns: The columns of sentences, those joined by a line break as `("title", "body")` or `"title+body"`; by
-        default those with usual names such as anchor, positive and negative, in any order. At most two columns of other
-        names, and all columns of rows without names, are taken in order. A note says which.
+      columns: The columns of sentences, those joined by a line break as `"title+body"`; by default those with usual
+        names such as anchor, positive and negative, in any order. At most two columns of other names, and all columns
+        of rows without names, are taken in order. A note says which.
       label: The column of classes or scores; by default one with a usual name, or the last. With an objective on
         unlabeled rows, it holds the classes of NLI, whose contradictions become hard negatives.
       classes: The classes, best from the least to the most similar, because held-out rows are scored in this order; by
@@ -75,32 +75,27 @@ def read_rows(
     sentence_columns = {" + ".join(parts_of(column, header)): column for column in chosen.sentences}
     names = list(sentence_columns)
     table = read_table(source, sentence_columns | ({label: label} if label else {}), skip_bad_rows=skip_bad_rows)
-    if label and objective.label not in ("class", "score"):
-        return _triplets(table, names, label, skip_bad_rows)
+    known: tuple[str, ...] = ()
+    if label and objective.label != "score":
+        labels = list(map(str, table[label]))
+        known = nli_classes(classes or labels)
+        absent = sum(map(ABSENT.__contains__, labels)) if known else 0
+        if absent:
+            _note(f"{where}: left out {counted(absent, 'rows')} without a class that annotators agreed on")
+        if objective.label != "class":
+            return _triplets(table, names, label, known or LABELS, skip_bad_rows)
+        if not (classes or known == LABELS):
+            classes = sorted({*labels} - {*(ABSENT if known else ())})
+            listed = shown(classes)
+            _note(f"{where}: classes {listed}; specify `classes`, from the least similar on, to score held-out rows")
+        classes = classes or LABELS[::-1]
     for name in [] if columns else names:
         if len(table[name]) and all(map(_is_label, table[name])):
             raise _no_sentences(where, name)
-    absent: Collection[str] = ()
-    if objective.label == "class":
-        labels_given = [str(value) for value in table[label or ""]]
-        absent = no_class(classes or labels_given)
-        _note_absent(where, sum(map(absent.__contains__, labels_given)))
-        columns_present = sorted(set(labels_given) - absent)
-        ordered = set(columns_present) <= set(LABELS)
-        if not (classes or ordered):
-            listed = shown(columns_present)
-            _note(f"{where}: classes {listed}; specify `classes`, from the least similar on, to score held-out rows")
-        classes = classes or (LABELS[::-1] if ordered else columns_present)
-    elif objective.label == "score" and score_range is None:
-        numbers = table.numbers(label or "")
-        numbers = numbers[np.abs(numbers) <= FLOAT32]  # others are bad rows
-        score_range = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
-        if not score_range[0] < score_range[1]:
-            raise InputError("The scores of the rows are all equal: there is nothing to learn from them.")
-    elif objective.label == "score" and score_range and not _is_range(*score_range):
+    if objective.label == "score" and score_range and not _is_range(*score_range):
         raise InputError(f"score_range={score_range}: expected two different numbers within float32's range.")
     of = classes if objective.label == "class" else ()
-    examples = examples_of(table, names, label, of, score_range or (0.0, 1.0), skip_bad_rows, absent)
+    examples = examples_of(table, names, label, of, score_range, skip_bad_rows, ABSENT if known else ())
     unlabeled = len(names) > 2 and examples.label is None
     if unlabeled:
         return examples.without_false_negatives()
@@ -116,7 +111,7 @@ def _chosen(
         if name not in header:
             raise InputError(f"{where}: no column {name!r}; the columns are {', '.join(map(str, header))[:400]}.")
     kind = _kind(objective, label)
-    scored = [name for name in labels_of(header) if name != label]
+    scored = [name for name, role in roles(header).items() if role in (SCORE, CLASS) and name != label]
     if scored and kind.least > 1 and not columns and objective.label not in ("class", "score"):
         raise _no_sentences(where, scored[0])  # pairs, whatever their score, would be trained as ones that match
     guessed = guess(header, kind, where, columns=columns, label=label)
@@ -127,22 +122,15 @@ def _chosen(
 def _kind(objective: Objective, label: str | None) -> Kind:
     """The roles of the rows that the objective takes."""
     least, most = objective.columns
-    labeled = objective.label in ("class", "score")
-    if labeled:
-        what = str(objective.label)
-    elif label:
-        what = "class"
-    else:
-        what = ""
+    what = objective.label if objective.label in ("class", "score") else "class" if label else ""
     remedy = "specify the columns of sentences with `columns`"
-    of_label = f"the column of the {what} with `label`"
     nouns: tuple[str, ...] = ("sentences",)
-    if labeled:
-        remedy += f" and {of_label}"
-    elif most != 1 and not label and objective.label != "vector":
+    if what:
+        remedy += f" and the column of the {what} with `label`"
+    elif most != 1 and objective.label != "vector":
         nouns = ("anchors", "positives", "negatives")[: 2 if most == 2 else 3]
         remedy += f", in the order {', '.join(nouns)}"
-    return Kind(nouns, remedy, least, most, what, f"specify {of_label}")
+    return Kind(nouns, remedy, least, most, what or "")
 
 
 def _is_range(low: int | float, high: int | float) -> bool:
@@ -162,30 +150,23 @@ def _no_sentences(where: PathLike, column: str) -> InputError:
     )
 
 
-def _triplets(table: Table, names: Sequence[str], label: str, skip_bad_rows: bool) -> Examples:
+def _triplets(table: Table, names: Sequence[str], label: str, classes: Sequence[str], skip_bad_rows: bool) -> Examples:
     """Premise, entailed hypothesis and contradiction, from pairs with the classes of NLI."""
     if len(names) != 2:
         raise InputError(f"Rows with a class have two sentences, these have {len(names)}: omit the label.")
-    codes = label_codes(table, table[label], skip_bad_rows)
-    labeled = np.flatnonzero(codes >= 0)
-    absent = int(np.count_nonzero(codes == NO_CLASS))
-    _note_absent(table.path, absent)
-    premise, hypothesis = ([table.texts(name)[row] for row in labeled] for name in names)
-    examples = nli_triplets(premise, hypothesis, codes[labeled])
-    if not len(examples):
+    pairs = examples_of(table, names, label, classes, None, skip_bad_rows, ABSENT)
+    assert pairs.label is not None
+    first, second = pairs.columns.values()
+    triplets = nli_triplets(first, second, pairs.label)
+    if not len(triplets):
         raise DataError(f"{table.path}: no premise has both an entailed and a contradicting hypothesis.")
-    return dataclasses.replace(examples, skipped=examples.skipped + absent)
+    return dataclasses.replace(triplets, skipped=triplets.skipped + pairs.skipped)
 
 
 def _note(text: str) -> None:
     """A note of the process that writes."""
     if is_writer():
         note(text)
-
-
-def _note_absent(where: PathLike, count: int) -> None:
-    if count:
-        _note(f"{where}: left out {counted(count, 'rows')} without a class that annotators agreed on")
 
 
 def mine_negatives(

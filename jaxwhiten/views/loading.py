@@ -143,7 +143,8 @@ def reopened(
     place = str(model or space.model)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PoolingWarning)  # the pooling is recorded
+            if bare:  # the pooling is recorded
+                warnings.simplefilter("ignore", PoolingWarning)
             view, settings = load_view(
                 place,
                 pooling=space.pooling or AUTO,

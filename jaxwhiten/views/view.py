@@ -231,9 +231,16 @@ class View:
         return self._with(prompt=text)
 
     def in_role(self, role: str | None) -> View:
-        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role."""
-        prompt = None if role is None else prompt_for(self.core.prompts, role)
-        return self if prompt is None else self.with_prompt(prompt)
+        """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role.
+
+        It is the same view each time, so that its texts share batches of a server.
+        """
+        return self if role is None else self._of_roles[role]
+
+    @functools.cached_property
+    def _of_roles(self) -> dict[str, View]:
+        prompts = {role: prompt_for(self.core.prompts, role) for role in ROLES}
+        return {role: self if prompt is None else self.with_prompt(prompt) for role, prompt in prompts.items()}
 
     def with_pooling(self, name: str) -> View:
         """With another pooling, a name of `jaxwhiten.POOLINGS`; whitening and code are omitted, with a warning.
@@ -311,12 +318,12 @@ class View:
         """Without the final code, as queries are encoded for coded documents; itself if there is none."""
         return self if self.code is None else self.with_head(self.head.without_code())
 
-    @functools.cached_property
+    @property
     def documents(self) -> View:
         """Of documents: with their prompt."""
         return self.in_role("document")
 
-    @functools.cached_property
+    @property
     def queries(self) -> View:
         """Of queries for the documents: with their prompt, and without a code."""
         return self.uncoded.in_role("query")

@@ -9,7 +9,7 @@ import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import load_code
-from jaxwhiten.commands.vectors import open_vectors
+from jaxwhiten.codes.files import open_vectors
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
 from tests.sentences import generated
@@ -62,9 +62,9 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, coded, b
     done = run("index", codes, "-o", tmp_path / "idx", "--backend", backend)
     assert done.code == 0, done.err
     index, found = load_index(tmp_path / "idx"), open_vectors(str(codes))
-    encoder = Encoder.from_pretrained(coded).without_code()
-    vectors = encoder.encode(corpus.read_text().split("\n")[:-1])
-    same = build_index(vectors, backend, codes=found.code, encoding=encoder.encoding())
+    view = Encoder.from_pretrained(coded).view.uncoded
+    vectors = view(corpus.read_text().split("\n")[:-1])
+    same = build_index(vectors, backend, codes=found.code, space=view.space)
     assert (index.size, index.input_dimension, index.codes["bytes"]) == (600, 20, 8)
     for mine, theirs in zip(index.search(vectors[:50], 5), same.search(vectors[:50], 5), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
@@ -74,26 +74,10 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, coded, b
     done = run("inspect", tmp_path / "idx", "--json")
     told = json.loads(done.out)
     assert (told["backend"], told["size"], told["ids"], told["texts"]) == (backend, 600, "numbers", False)
-    assert (told["encoding"]["model"], told["codes"]["bytes"]) == (str(coded), 8)
+    assert (told["space"]["model"], told["codes"]["bytes"]) == (str(coded), 8)
     shown = run("inspect", tmp_path / "idx").out
     assert "\n  codes       name spectrum, bytes 8, axes 20" in shown
     assert "pooling auto, max_length 32" in shown
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--whiten"], "codes are stored unchanged: omit --whiten"),
-        (["--model", "other"], "codes are stored unchanged: omit --model"),
-        (["--bytes", 4], "codes are stored unchanged: omit --bytes"),
-        (["--rescore", "int8"], "Codes alone cannot be rescored"),
-    ],
-)
-def test_what_an_index_of_codes_cannot_have(run, codes, words, message, tmp_path):
-    done = run("index", codes, "-o", tmp_path / "idx", *words)
-    assert (done.code, message in done.err) == (2, True), done.err
-    np.save(tmp_path / "floats.npy", np.eye(8, dtype=np.float32))
-    assert "contains vectors" in run("index", tmp_path / "floats.npy", "-o", tmp_path / "idx").err
 
 
 @pytest.mark.slow
@@ -114,18 +98,14 @@ def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, m
     assert done.code == 0, done.err
     assert len(encoded) == 600  # none anew
     index, texts = load_index(tmp_path / "idx"), corpus.read_text().split("\n")[:-1]
-    encoder = Encoder.from_pretrained(tmp_path / "small").without_code()
-    (scores, ids), (own, others) = (i.search(encoder.encode(texts[:50]), 3) for i in (index, _index_of(encoder, texts)))
+    view = Encoder.from_pretrained(tmp_path / "small").view.uncoded
+    same = build_index(np.asarray(view(texts)), codes=Encoder.from_pretrained(tmp_path / "small").view.head.code)
+    (scores, ids), (own, others) = (i.search(view(texts[:50]), 3) for i in (index, same))
     np.testing.assert_allclose(scores, own, atol=1e-5)
     assert (ids == others).mean() > 0.99
     shutil.rmtree(tmp_path / "cache")
     assert run(*fit, "--no-cache", "--overwrite").code == 0
     assert not (tmp_path / "cache" / "embeddings").exists()
-
-
-def _index_of(encoder, texts):
-    code = Encoder.from_pretrained(encoder.name).head.code
-    return build_index(np.asarray(encoder.encode(texts)), codes=code)
 
 
 @pytest.mark.parametrize("command", ["fit", "apply"])

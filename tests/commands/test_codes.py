@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.codes import SpectrumCode, load_code
+from jaxwhiten.codes import load_code
 from jaxwhiten.search import load_index
 from tests.sentences import generated
 
@@ -29,14 +29,10 @@ def test_vectors_give_the_code_alone(run, tmp_path):
     assert code.encode(vectors).shape == (400, 4)
     assert code.decode(code.encode(vectors)).shape == vectors.shape
     assert code.provenance["corpus"] == "v.npy"
-    done = run("fit", tmp_path / "v.npy", "--bytes", 99, "-o", tmp_path / "other.safetensors")
-    assert (done.code, "at most 8" in done.err) == (2, True)
-    done = run("fit", tmp_path / "v.npy", "--bytes", 4, "--moments", tmp_path / "m.safetensors")
-    assert (done.code, "--bytes require" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("rescore", [(), ("--rescore", "int8")])
-@pytest.mark.parametrize("codes", [("--bytes", 8), ("--codes", "ubinary"), ("--codes", "int8", "--whiten")])
+@pytest.mark.parametrize("codes", [("--bytes", 8), ("--codes", "ubinary"), ("--codes", "int8")])
 def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     words = ("--model", tiny_model, *MODEL, *codes, *rescore, "-o", tmp_path / "index")
     done = run("index", tmp_path / "texts.txt", *words)
@@ -44,7 +40,7 @@ def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     index = load_index(tmp_path / "index")
     assert index.codes["bytes"] == {8: 8, "ubinary": 4, "int8": 32}[codes[1]]
     assert index.rescore == (rescore[1] if rescore else None)
-    assert ("γ=1: the encoder is not fine-tuned" in done.err) == (codes[1] != "ubinary")
+    assert ("γ=1: the encoder is not fine-tuned" in done.err) == (codes[1] == 8)
     done = run("search", tmp_path / "index", texts[7], "-k", 3)
     assert texts[7] in done.out
 
@@ -67,8 +63,6 @@ def test_shards_and_texts_are_whitened_alike(run, tiny_model, texts, tmp_path, t
 
 def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model, texts, tmp_path):
     model, code_file = ("--model", tiny_model, *MODEL), tmp_path / "code.safetensors"
-    done = run("fit", corpus, *model, "--bytes", 8, "-o", code_file)
-    assert (done.code, "a whitening and a code need a model folder" in done.err) == (2, True)
     assert run("fit", corpus, *model, "--bytes", 8, "--tuned", "-o", code_file).code == 0
     code, encoder = load_code(code_file), Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     vectors = encoder.encode(texts)
@@ -86,23 +80,3 @@ def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model,
     told = json.loads(run("inspect", code_file, "--json").out)
     assert (told["name"], told["bytes"], told["rows"], told["pooling"]) == ("spectrum", 8, 600, "mean")
     assert "bytes       8" in run("inspect", code_file).out
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("apply {code} {vectors} -o {out}.npy -k 4", "contains a code, whose settings are fixed: omit -k"),
-        ("apply {code} {vectors} -o {out}.npy --normalize", "which cannot be scaled: omit --normalize"),
-        ("index {texts} --whitening {code} --codes int8 -o {out} {model}", "a 'spectrum' code: omit --codes"),
-        ("export --format faiss --whitening {code} -o {out}", "contains a 'spectrum' code; expected a whitening"),
-    ],
-)
-def test_a_code_in_a_file_is_refused_with_what_to_do(run, tiny_model, texts, tmp_path, command, message):
-    vectors = np.random.default_rng(0).standard_normal((400, 32)).astype(np.float32)
-    np.save(tmp_path / "v.npy", vectors)
-    SpectrumCode(bytes=4).fit(vectors).save(tmp_path / "c")
-    names = {"code": tmp_path / "c", "vectors": tmp_path / "v.npy", "texts": tmp_path / "texts.txt"}
-    names |= {"out": tmp_path / "out", "model": tiny_model}
-    words = command.replace("{model}", "--model {model} --pooling mean").split()
-    done = run(*(word.format(**names) for word in words))
-    assert (done.code, message in done.err) == (2, True), done.err

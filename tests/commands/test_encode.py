@@ -77,15 +77,6 @@ def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch):
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), vectors, atol=1e-5)
 
 
-def test_two_columns_are_joined(run, tiny_model, tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text('a,b\n"Two dogs run.",Short.\nShort.,"Water boils, at sea level."\n')
-    words = ("--column", "a", "--column", "b", "--output", "-")
-    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
-    texts = [json.loads(line)["text"] for line in done.out.splitlines()]
-    assert texts == ["Two dogs run.\nShort.", "Short.\nWater boils, at sea level."]
-
-
 def test_whitened_and_normalized(run, tiny_model, tmp_path, vectors, whitening_file):
     path = write(tmp_path, ".txt")
     words = ("--whitening", whitening_file, "-k", 8, "--gamma", 0.5, "--normalize", "--output", tmp_path / "e.npy")
@@ -105,33 +96,3 @@ def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
     assert "line 201: not UTF-8" in done.err
     assert (tmp_path / "e.npy").read_bytes() == b"\x93NUMPY, old"
     assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == ["e.npy", "sentences.txt"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["{empty}", "-o", "{out}.npy"], "contains no texts"),
-        (["{texts}", "-o", "{out}.nyp"], "'.npy'"),
-        (["{texts}", "-o", "{out}.npy", "-k", "8"], "require --whitening FILE"),
-        (["{texts}", "-o", "{out}.npy", "--column", "text"], "no columns"),
-        (["{texts}", "-o", "{out}.npy", "--format", "josnl"], "Did you mean 'jsonl'"),
-        (["{table}", "-o", "{out}.npy"], "specify the text column with --column"),
-        (["{texts}", "-o", "{out}.npy", "--model", "{absent}"], "absent"),
-        (["{texts}", "-o", "{out}.npy", "--whitening", "{texts}"], "not a readable jaxwhiten whitening"),
-        (["{texts}"], "--output"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(run, tiny_model, tmp_path, words, message):
-    places = {name: str(tmp_path / name) for name in ("absent", "empty", "texts", "table", "out")}
-    places["table"] += ".tsv"
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "texts").write_text("a\nb\n")
-    (tmp_path / "table.tsv").write_text("a\tb\n1\t2\n")
-    words = [word.format(**places) for word in words]
-    done = run("encode", *words, *([] if "--model" in words else ["--model", tiny_model, "--pooling", "mean"]))
-    assert done.code == 2
-    assert message in done.err
-    if "usage" not in done.err:
-        assert done.err.startswith("error: ")
-        assert done.err.count("\n") == 1
-    assert not (tmp_path / "out.npy").exists()

@@ -27,10 +27,10 @@ def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vec
     np.testing.assert_allclose(saved.transform(vectors), expected.transform(vectors), atol=1e-4)
     facts = saved.provenance
     assert (facts["n"], facts["corpus"]) == (600, "corpus.txt")
-    assert (facts["fingerprint"], facts["pooling"], facts["max_length"]) == (encoder.fingerprint, "mean", 32)
+    assert (facts["fingerprint"], facts["pooling"], facts["max_length"]) == (encoder.view.fingerprint, "mean", 32)
     moments = Moments.load(whitening_file.parent / "moments.safetensors")
     np.testing.assert_allclose(moments.covariance(), np.cov(vectors.T, ddof=0), atol=1e-5)
-    assert moments.provenance["fingerprint"] == encoder.fingerprint
+    assert moments.provenance["fingerprint"] == encoder.view.fingerprint
 
 
 def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
@@ -119,33 +119,3 @@ def test_what_is_not_moments_is_not_merged(run, whitening_file, corpus, tmp_path
     assert (done.code, "contains a 'whitening', not a 'moments'" in done.err) == (2, True)
     done = run("fit", whitening_file.parent / "moments.safetensors", corpus, "--moments", tmp_path / "c")
     assert (done.code, "moments files alone" in done.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["{texts}"], "Nothing to write"),
-        (["{texts}", "--moments", "{out}", "-k", "3"], "pass --output"),
-        (["{texts}", "-o", "{out}", "-k", "99"], "-k 99: expected an integer from 1 to 32"),
-        (["{texts}", "-o", "{out}", "--gamma", "nan"], "--gamma nan: expected a number from 0 to 1"),
-        (["{texts}", "-o", "{out}", "--shrinkage", "oass"], "'oas'"),
-        (["{blank}", "-o", "{out}"], "contains no texts"),
-        (["{absent}.npy", "-o", "{out}"], "no such file"),
-        (["{broken}.npy", "-o", "{out}"], "not a readable .npy file"),
-        (["{flat}.npy", "-o", "{out}"], "expected numbers [n, d]"),
-        (["{nan}.npy", "-o", "{out}"], "Row 2 of the input"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(run, tiny_model, corpus, tmp_path, words, message):
-    places = {name: str(tmp_path / name) for name in ("absent", "blank", "out", "broken", "flat", "nan")}
-    (tmp_path / "blank").write_text("\n \n")
-    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY\x01\x00")
-    np.save(tmp_path / "flat.npy", np.ones(3))
-    np.save(tmp_path / "nan.npy", np.array([[1.0, 2], [2, 3], [np.nan, 1]]))
-    words = [word.format(**places, texts=corpus) for word in words]
-    done = run("fit", *words, "--model", tiny_model, *MODEL)
-    assert done.code == 2
-    assert message in done.err
-    assert done.err.startswith("error: ")
-    assert done.err.count("\n") == 1
-    assert not list(tmp_path.glob("out*"))

@@ -31,7 +31,7 @@ WRITERS = {
     "export": ["export"],
     "export --format onnx": ["export", "--format", "onnx"],
     "export --format faiss": ["export", "--format", "faiss"],
-    "distil-static": ["distil-static"],
+    "distill": ["distill"],
 }
 
 

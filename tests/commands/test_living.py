@@ -1,4 +1,4 @@
-"""`jaxwhiten index` on an index that lives: --add, --remove, --like, Ctrl-C, and `search` from elsewhere."""
+"""An index that lives: `add`, `remove`, `index --like`, Ctrl-C, and `search` from elsewhere."""
 
 import json
 import re
@@ -12,47 +12,44 @@ from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search.state import State
 from jaxwhiten.views import View
 from jaxwhiten.views.view import together
-from tests.sentences import TEXTS, generated
+from tests.commands.conftest import TEXTS
+from tests.sentences import generated
 
 MODEL = ["--pooling", "mean", "--max-length", "32"]
 
 
 @pytest.fixture
-def docs(tmp_path):
-    """A table of seven texts with ids."""
-    rows = "".join(f'doc-{number},"{text}"\n' for number, text in enumerate(TEXTS[:7]))
-    (tmp_path / "docs.csv").write_text(f"key,text\n{rows}", encoding="utf-8")
-    return tmp_path / "docs.csv"
+def docs(things):
+    return things / "docs.csv"
 
 
 @pytest.fixture
-def index(run, docs, tiny_model, tmp_path):
-    assert run("index", docs, "--id", "key", "-o", tmp_path / "docs.db", "--model", tiny_model, *MODEL).code == 0
-    return tmp_path / "docs.db"
+def index(things):
+    return things / "docs.db"
 
 
 def first(run, index, query):
     return run("search", index, query, "-k", 1).out.split("\t")[1]
 
 
-def change(run, index, how, content, *more, name="new.csv"):
+def change(run, index, command, content, *more, name="new.csv"):
     path = index.parent / name
     path.write_text(content, encoding="utf-8")
-    return run("index", path, how, "-o", index, *more)
+    return run(command, index, *(["--file"] if command == "remove" else []), path, *more)
 
 
 def test_added_documents_replace_those_with_their_ids_and_removed_ones_are_counted(run, index):
     """The index remembers its ID column."""
     assert first(run, index, TEXTS[3]) == "doc-3"
-    done = change(run, index, "--add", "key,text\nnew,something new\ndoc-2,another thing\ndoc-4, \n")
+    done = change(run, index, "add", "key,text\nnew,something new\ndoc-2,another thing\ndoc-4, \n")
     assert (done.code, "1 text added, 1 replaced (1 blank text skipped" in done.out) == (0, True), done
     assert [first(run, index, text) for text in ("something new", "another thing")] == ["new", "doc-2"]
-    done = run("index", "doc-0", "doc-5", "doc-9", "doc-0", "--remove", "-o", index)
+    done = run("remove", index, "doc-0", "doc-5", "doc-9", "doc-0")
     assert (done.code, "2 texts removed, 1 ID not in the index, 6 in all" in done.out) == (0, True), done
-    done = change(run, index, "--remove-file", "doc-1\ndoc-9\n", "--strict", name="gone.txt")
+    done = change(run, index, "remove", "doc-1\ndoc-9\n", "--strict", name="gone.txt")
     assert (done.code, "No document 'doc-9' in the index" in done.err) == (2, True)
-    assert change(run, index, "--remove-file", "doc-1\ndoc-9\n", name="gone.txt").code == 0
-    assert change(run, index, "--remove-file", "key\ndoc-6\n", "--id", "key", name="gone.csv").code == 0
+    assert change(run, index, "remove", "doc-1\ndoc-9\n", name="gone.txt").code == 0
+    assert change(run, index, "remove", "key\ndoc-6\n", "--id", "key", name="gone.csv").code == 0
     assert sorted(load_index(index).ids.tolist()) == ["doc-2", "doc-3", "doc-4", "new"]
     (found,) = (json.loads(line) for line in run("search", index, TEXTS[3], "--top", 1, "--json").out.splitlines())
     assert found["hits"][0]["id"] == "doc-3"
@@ -62,23 +59,23 @@ def test_numbers_never_change_meaning(run, corpus, tiny_model, tmp_path):
     index = tmp_path / "numbered.db"
     assert run("index", corpus, "-o", index, "--model", tiny_model, *MODEL).code == 0
     text = load_index(index)[17].text
-    assert run("index", "3", "5", "--remove", "-o", index).code == 0
+    assert run("remove", index, 3, 5).code == 0
     assert first(run, index, text) == "17"
     rows = json.dumps({"n": 17, "text": "replaced"})
-    assert change(run, index, "--add", rows, "--id", "n", name="n.jsonl").code == 0
+    assert change(run, index, "add", rows, "--id", "n", name="n.jsonl").code == 0
     assert first(run, index, "replaced") == "17"
-    assert change(run, index, "--add", "one more\n", name="more.txt").code == 0
+    assert change(run, index, "add", "one more\n", name="more.txt").code == 0
     assert first(run, index, "one more") == "600"
-    done = change(run, index, "--add", json.dumps({"n": 700, "text": "new"}), "--id", "n", name="n.jsonl")
+    done = change(run, index, "add", json.dumps({"n": 700, "text": "new"}), "--id", "n", name="n.jsonl")
     assert (done.code, "No document 700 in the index" in done.err) == (2, True), done.err
 
 
 def test_columns_are_remembered_and_filter(run, tiny_model, tmp_path):
     index, table = tmp_path / "docs.db", tmp_path / "docs.csv"
     table.write_text("text,year,a b\none,2019,x\ntwo,2024,y\nthree,2025,\n")
-    assert run("index", table, "-o", index, "--keep", "year,a b", "--model", tiny_model, *MODEL).code == 0
+    assert run("index", table, "-o", index, "--keep", "year", "--keep", "a b", "--model", tiny_model, *MODEL).code == 0
     table.write_text("text,year,a b\nfour,2026,z\n")
-    done = run("index", table, "-o", index, "--add")
+    done = run("add", index, table)
     assert (done.code, "1 text added, 4 in all" in done.out) == (0, True), done.err
     assert load_index(index)[3].metadata == {"year": "2026", "a b": "z"}
     condition = "year >= '2024' and \"a b\" <> 'y'"
@@ -88,41 +85,8 @@ def test_columns_are_remembered_and_filter(run, tiny_model, tmp_path):
     done = run("search", index, "a", "--where", "yaer > 2")
     assert (done.code, "Columns are " in done.err, len(done.err.splitlines())) == (2, True, 1), done.err
     table.write_text("text,day\nfive,1\n")
-    done = run("index", table, "-o", index, "--add")
+    done = run("add", index, table)
     assert (done.code, "no column 'year'" in done.err) == (2, True), done.err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("{docs} --add --id text --column key --keep key", "stores no metadata: omit --keep"),
-        ("doc-1 doc-9 --remove --strict", "No document 'doc-9' in the index"),
-        ("{docs} --add --strict", "--strict is for --remove and --remove-file"),
-        ("{docs} --add --remove", "--remove: not allowed with argument --add"),
-        ("{docs} --add --id kye", "no column 'kye'"),
-        ("{docs} --add --bytes 8", "omit --bytes"),
-        ("{texts} --add", "a text file has no columns"),
-        ("{docs} --remove-file --id key", "every document"),
-        ("--remove", "--remove needs the IDs"),
-        ("{docs} {texts} --add", "Expected one input, got 2"),
-        ("{docs} --id key", "--overwrite"),
-        ("{docs} --like {index} --overwrite", "would replace --like"),
-    ],
-)
-def test_mistakes_are_refused_and_change_nothing(run, index, docs, words, message):
-    before = index.read_bytes()
-    (docs.parent / "texts.txt").write_text("one\n")
-    names = {"docs": docs, "texts": docs.parent / "texts.txt", "index": index}
-    done = run("index", *(word.format(**names) for word in words.split()), "-o", index)
-    errors = [line for line in done.err.splitlines() if not line.startswith("note: texts from ")]
-    assert (done.code, message in done.err, len(errors)) == (2, True, 1), done.err
-    assert index.read_bytes() == before
-
-
-def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
-    docs.write_text("key,text\na,one\na,two\n")
-    done = run("index", docs, "--id", "key", "-o", tmp_path / "idx.db", "--model", tmp_path / "no model")
-    assert (done.code, "'a' occurs twice" in done.err) == (2, True)
 
 
 def test_others_change_the_index_while_texts_are_encoded(run, index, docs, monkeypatch):
@@ -134,19 +98,21 @@ def test_others_change_the_index_while_texts_are_encoded(run, index, docs, monke
         return encode(self, texts, **how)
 
     monkeypatch.setattr(View, "__call__", meanwhile)
-    done = run("index", docs, "--add", "--no-cache", "-o", index)
+    done = run("add", index, docs, "--no-cache")
     assert (done.code, "1 text added, 6 replaced" in done.out) == (0, True), done
     assert len(seen) == 7
 
 
-@pytest.mark.parametrize("change", [(), ("--add",)])
+@pytest.mark.parametrize("command", ["index", "add"])
 def test_an_interrupt_changes_nothing_and_what_was_encoded_is_not_encoded_again(
-    run, index, docs, tiny_model, monkeypatch, change
+    run, index, docs, tiny_model, monkeypatch, command
 ):
     table = docs.with_name("more.tsv")
     texts = generated(7, seed=9)
     table.write_text("key\ttext\n" + "".join(f"doc-{i}\t{text}\n" for i, text in enumerate(texts)))
-    words = [*change, *([] if change else ["--id", "key", "--overwrite", "--model", tiny_model, *MODEL])]
+    words = ["add", index, table]
+    if command == "index":
+        words = ["index", table, "-o", index, "--id", "key", "--overwrite", "--model", tiny_model, *MODEL]
     seen, ends = [], [True]
 
     def ending(views, texts, *how):
@@ -164,19 +130,19 @@ def test_an_interrupt_changes_nothing_and_what_was_encoded_is_not_encoded_again(
     monkeypatch.setattr(store, "together", ending)
     monkeypatch.setattr(store, "BLOCK", 4)
     with pytest.raises(KeyboardInterrupt):
-        run("index", table, *words, "-o", index)
+        run(*words)
     ends.clear()
     with monkeypatch.context() as patch:
         patch.setattr(State, "write", written)
         with pytest.raises(KeyboardInterrupt):
-            run("index", table, *words, "-o", index)
+            run(*words)
     assert (index.read_bytes() == before, sorted(index.parent.glob("*docs.db*"))) == (True, [index])
-    done = run("index", table, *words, "-o", index)
+    done = run(*words)
     assert (done.code, seen) == (0, [4, 3]), done.err
     assert run("search", index, texts[3], "--top", 1).out.split("\t")[2] == f"{texts[3]}\n"
 
 
-@pytest.mark.parametrize("stored", [("--bytes", "8"), ("--whiten", "-k", "8", "--backend", "jax")])
+@pytest.mark.parametrize("stored", [("--bytes", "8"), ("--codes", "int8", "--backend", "jax")])
 def test_indexes_that_are_alike_are_searched_as_one(run, docs, tiny_model, tmp_path, stored):
     pytest.importorskip("faiss", reason="the extra cpu")
     texts = generated(450, seed=3)
@@ -186,7 +152,6 @@ def test_indexes_that_are_alike_are_searched_as_one(run, docs, tiny_model, tmp_p
     a, b = (table.with_suffix(".db") for table in tables)
     assert run("index", tables[0], "--id", "id", "-o", a, "--model", tiny_model, *stored, *MODEL).code == 0
     assert run("index", tables[1], "--id", "id", "-o", b, "--like", a).code == 0
-    assert "takes all settings from" in run("index", tables[1], "-o", b, "--like", a, "--bytes", "4").err
     joined, first = load_index([a, b]), load_index(a)
     queries = [texts[3], texts[420]]
     found = joined.search(queries, k=12)
@@ -222,7 +187,7 @@ def test_texts_cannot_act_on_the_terminal(run, tiny_model, tmp_path):
     texts = ["a\n0.9999\t7\tforged", "\x1b]0;title\x07b", "c\u202ed", "日本\u3000é"]
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     ids = [f"{i}\x1b[2J" for i in range(4)]
-    index = build_index(encoder.encode(texts), "jax", encoding=encoder.encoding(), documents=texts, ids=ids)
+    index = build_index(encoder.encode(texts), "jax", space=encoder.view.space, documents=texts, ids=ids)
     index.save(tmp_path / "idx.db")
     done = run("search", tmp_path / "idx.db", "a", "b\x1b", "-k", 4)
     assert len(done.out.splitlines()) == 2 * 5
@@ -239,6 +204,6 @@ def test_the_size_is_that_of_the_file_and_says_what_grows(run, tiny_model, tmp_p
     assert done.code == 0, done.err
     whole, codes = map(int, re.search(r"(\d+) kB \(codes (\d+) kB\)", done.out).groups())
     assert (whole, codes) == (round(index.stat().st_size / 1e3), round(400 * 8 / 1e3))
-    done = run("index", table, "-o", index, "--add")
+    done = run("add", index, table)
     (more,) = re.findall(r"800 in all, (\d+) kB \(codes", done.out)
     assert int(more) > whole + 5

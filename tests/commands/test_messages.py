@@ -11,7 +11,7 @@ import pytest
 
 from jaxwhiten import Encoder, build_index, search
 from jaxwhiten.commands import export
-from jaxwhiten.commands.arguments import one_line
+from jaxwhiten.commands.arguments import EncoderOptions, one_line
 from jaxwhiten.commands.texts import stdin_lines
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.export import databases, save_onnx
@@ -42,7 +42,7 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
 
     monkeypatch.setattr("jaxwhiten.search.load_index", lambda path, **how: index)
     monkeypatch.setattr(export, "check_installed", lambda *_: None)
-    monkeypatch.setattr(export, "load_encoder", lambda args: None)
+    monkeypatch.setattr(EncoderOptions, "load", lambda _: None)
     monkeypatch.setattr(databases, "save_database", lambda *_, **__: {"columns": 1, "gamma": 1.0, "quantiser": "bits"})
     monkeypatch.setattr(Encoder, "from_pretrained", lambda folder: SimpleNamespace(encode_document=None))
     words = ("export", "--format", "pgvector", "-o", tmp_path / "out", "--gamma", 1, "--from", "idx", "--into", place)
@@ -98,13 +98,6 @@ def test_a_file_whose_name_is_not_utf8_is_named(run, tiny_model, tmp_path):
     done = run("index", tmp_path / "in" / "caf\udce9.txt", *words, tmp_path / "caf\udce9")
     assert done.code == 2
     assert r"caf\udce9' is not valid UTF-8: rename the file" in done.err
-
-
-def test_an_empty_corpus_is_an_error(run, tiny_model, tmp_path):
-    (tmp_path / "empty.txt").touch()
-    done = run("embed", tmp_path / "empty.txt", "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "out")
-    assert done.code == 2
-    assert "empty.txt: contains no texts" in done.err
 
 
 def test_an_empty_name_is_no_model(run, corpus, tmp_path):

@@ -7,62 +7,19 @@ import sys
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten import Encoder, normalize
 from jaxwhiten.search import load_index
 from tests.conftest import ROOT, own_cache, without_hwloc
 from tests.sentences import generated
 
-MODEL = ("--pooling", "first_last_avg", "--max-length", 32)
-
-
-@pytest.fixture(scope="module")
-def small(corpus, tiny_model, tmp_path_factory):
-    """A folder of 12 dimensions that `jaxwhiten fit` wrote."""
-    from jaxwhiten.commands import cli
-
-    out = tmp_path_factory.mktemp("small") / "small"
-    assert cli.main([str(w) for w in ["fit", corpus, "--model", tiny_model, *MODEL, "-k", 12, "-o", f"{out}/"]]) == 0
-    return out
-
-
-@pytest.fixture(scope="module")
-def wanted(small, tiny_model):
-    """What the folder has to give, from the parts."""
-    whitening = Whitening.load(small / "whitening.safetensors")
-    encoder = Encoder.from_pretrained(tiny_model, pooling="first_last_avg", max_length=32)
-
-    def vectors(texts):
-        return normalize(whitening.transform(encoder.encode(texts)))
-
-    return vectors
-
-
-def test_index_and_search(run, small, tmp_path, wanted):
-    texts = generated(300, seed=4)
-    (tmp_path / "texts.txt").write_text("\n".join(texts))
-    assert run("index", tmp_path / "texts.txt", "--model", small, "-o", tmp_path / "index").code == 0
-    assert load_index(tmp_path / "index").dimension == 12
-    done = run("search", tmp_path / "index", texts[7], texts[9], "--json", "-k", 5)
-    answers = [json.loads(line) for line in done.out.splitlines()]
-    scores = wanted([texts[7], texts[9]]) @ wanted(texts).T
-    for answer, row in zip(answers, scores, strict=True):
-        assert [hit["id"] for hit in answer["hits"]] == np.argsort(-row, kind="stable")[:5].tolist()
-        np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], np.sort(row)[::-1][:5], atol=1e-4)
-
 
 @pytest.mark.usefixtures("no_advice")
-def test_without_a_notice_or_a_warning(small):
+def test_without_a_notice_or_a_warning(home):
     """As a user types it, in a process of its own."""
-    command = [sys.executable, "-m", "jaxwhiten.commands.cli", "encode", "-", "--model", str(small), "-o", "-"]
+    command = [sys.executable, "-m", "jaxwhiten.commands.cli", "encode", "-", "--model", str(home / "small"), "-o", "-"]
     done = subprocess.run(command, input="One sentence.\n", capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert (done.returncode, without_hwloc(done.stderr)) == (0, "")
-    assert len(json.loads(done.stdout)["embedding"]) == 12
-
-
-def test_vectors_alone_make_no_folder(run, tmp_path):
-    np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
-    done = run("fit", tmp_path / "v.npy", "-o", f"{tmp_path}/folder/")
-    assert (done.code, "a folder needs sentences" in done.err) == (2, True)
+    assert len(json.loads(done.stdout)["embedding"]) == 8
 
 
 @pytest.mark.parametrize("cache", [[], ["--no-cache"]], ids=["cache", "no cache"])
@@ -77,7 +34,7 @@ def test_queries_and_documents_get_their_own_prompts(run, tiny_model, tmp_path, 
     assert (
         run("index", tmp_path / "texts.txt", "--model", tmp_path / "model", "-o", tmp_path / "index", *cache).code == 0
     )
-    assert load_index(tmp_path / "index").encoding["prompt"] == "salt "
+    assert load_index(tmp_path / "index").space.prompt == "salt "
     answer = json.loads(run("search", tmp_path / "index", texts[7], "--json", "-k", 3).out)
     scores = normalize(encoder.encode_document(texts)) @ normalize(encoder.encode_query(texts[7]))
     assert [hit["id"] for hit in answer["hits"]] == np.argsort(-scores, kind="stable")[:3].tolist()

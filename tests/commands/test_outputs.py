@@ -1,65 +1,14 @@
 """An output replaces an earlier output of its own kind, and nothing else: no input, no foreign or read-only file."""
 
-import hashlib
-import itertools
 import os
-import random
-import re
 import shutil
 
 import numpy as np
 import pytest
 
 from jaxwhiten import load_index
-from jaxwhiten.commands import cli
-from jaxwhiten.commands.arguments import Output, Parser, Place, Source, add, check_places
-from jaxwhiten.errors import InputError
-from tests.sentences import generated
+from tests.commands.conftest import MODEL, TEXTS, contents, words_of
 
-TEXTS = generated(400)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory, tiny_model):
-    """A folder with one input of every kind, which `things` copies for each test."""
-    folder = tmp_path_factory.mktemp("home")
-    shutil.copytree(tiny_model, folder / "model")
-    (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    rows = [f"{a}\t{b}\t{score}\n" for score, (a, b) in enumerate(itertools.pairwise(TEXTS))]
-    (folder / "pairs.tsv").write_text("".join(["sentence1\tsentence2\tscore\n", *rows]), encoding="utf-8")
-
-    def at(name):
-        return str(folder / name)
-
-    of_model = ["--model", at("model"), "--pooling", "mean", "--max-length", "32"]
-    for words in (
-        ["fit", at("texts.txt"), *of_model, "-o", at("small"), "--moments", at("m.safetensors"), "-k", "8"],
-        ["fit", at("texts.txt"), *of_model, "-o", at("w.safetensors")],
-        ["encode", at("texts.txt"), *of_model, "-o", at("x.npy")],
-        ["index", at("texts.txt"), *of_model, "-o", at("idx.db")],
-        ["embed", at("texts.txt"), *of_model, "-o", at("parts")],
-    ):
-        assert cli.main(words) == 0
-    (folder / "foreign").mkdir()
-    (folder / "foreign" / "thesis.tex").write_text("mine")
-    np.save(folder / "foreign.npy", np.eye(3))
-    for name in ("foreign.safetensors", "foreign.png", "foreign.jsonl", "foreign.parquet"):
-        (folder / name).write_text("not what its name says")
-    return folder
-
-
-@pytest.fixture
-def things(home, tmp_path):
-    shutil.copytree(home, tmp_path / "home", symlinks=True)
-    return tmp_path / "home"
-
-
-def contents(folder):
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-MODEL = "--model {model} --pooling mean --max-length 32"
 # Every command that writes, each with an output that would replace an input of its own.
 REPLACING_INPUTS = [
     f"fit {{texts.txt}} {MODEL} -o {{texts.txt}}",
@@ -75,8 +24,8 @@ REPLACING_INPUTS = [
     "export --format sqlite-vec --model {small} -o {small}",
     "export --format sqlite-vec --model {small} -o {new} --from {idx.db} --into {idx.db}",
     "export --model {model} --pooling mean --whitening {w.safetensors} -o {w.safetensors}",
-    "distil-static --model {small} -o {small}",
-    "distil-static --model {model} --pooling mean --corpus {texts.txt} -o {texts.txt}",
+    "distill --model {small} -o {small}",
+    "distill --model {model} --pooling mean --corpus {texts.txt} -o {texts.txt}",
     "fit {m.safetensors} --moments {m.safetensors}",
     "fit {m.safetensors} {m.safetensors} -o {m.safetensors}",
     "apply {w.safetensors} {x.npy} -o {x.npy}",
@@ -109,43 +58,6 @@ REPLACING_OTHERS = [
     f"index {{texts.txt}} {MODEL} -o {{m.safetensors}}",
     f"embed {{texts.txt}} {MODEL} -o {{foreign}}",
 ]
-
-
-@pytest.mark.parametrize("command", cli.COMMANDS)
-def test_every_argument_for_a_path_says_whether_it_is_read_or_written(command):
-    named = dict.fromkeys(("FILE", "DIR", "FOLDER", "IDX", "MODEL", "PAIRS", "PATH", "PLACE"), "new")
-    named |= {"OUTPUT": "new.npy"}
-    for action in cli.parser(command)[1]._actions:
-        positional = not action.option_strings and action.dest != "query"
-        if (positional or action.metavar in named) and action.nargs != 0:
-            assert isinstance(action.type(named.get(action.metavar, "new")), Source | Place), action
-
-
-def test_a_new_command_is_guarded_by_the_types_of_its_arguments(things):
-    parser = Parser()
-    add(parser, "texts", "what is read", type=Source, nargs="+")
-    add(parser, "--peer DIR", "what is read, too", type=Source)
-    add(parser, "--dest DIR", "what is written", type=Output("model", folder=True))
-    add(parser, "--log FILE", "and this", type=Output("moments"))
-    small, texts = things / "small", things / "texts.txt"
-    for words, message in (
-        (
-            [texts, "--peer", small, "--dest", small],
-            f"small: would replace peer='{small}'. Specify a different `dest`.",
-        ),
-        ([texts, small / "config.json", "--dest", small], "small: would replace texts="),
-        ([texts, "--dest", things / "new", "--log", things / "new"], "new: would replace dest="),
-        ([texts, "--dest", things / "foreign"], "foreign: contains thesis.tex, which jaxwhiten did not write"),
-        ([texts, "--dest", texts], "texts.txt: the output is a folder, not a .txt file"),
-        ([texts, "--log", things / "x.npy"], "x.npy: is not a file that jaxwhiten wrote"),
-    ):
-        with pytest.raises(InputError, match=re.escape(message)):
-            check_places(parser.parse_args(list(map(str, words))))
-    check_places(parser.parse_args([str(texts), "--dest", str(things / "new"), "--log", str(things / "n.safetensors")]))
-
-
-def words_of(line, folder):
-    return [word.replace("{", f"{folder}/").replace("}", "") for word in line.split()]
 
 
 @pytest.mark.parametrize("line", REPLACING_INPUTS + REPLACING_OTHERS)
@@ -201,26 +113,6 @@ def test_a_link_keeps_its_place_and_its_file_is_written(run, things):
     assert (done.code, "symbolic link in a loop" in done.err) == (2, True), done.err
 
 
-@pytest.mark.filterwarnings("ignore:.*the same moments")
-def test_random_command_lines_lose_no_input(run, things):
-    rng = random.Random(0)
-    names = [*sorted(path.name for path in things.iterdir()), "small/model.safetensors", "new"]
-    lines = sorted({line.split(" -o ")[0] for line in REPLACING_INPUTS + REPLACING_OTHERS if " -o " in line})
-    reads = ["model", "texts.txt", "pairs.tsv", "foreign", "foreign.npy", "foreign.png"]
-    reads += ["foreign.safetensors", "foreign.jsonl", "foreign.parquet"]
-    before = contents(things)
-    kept = {name: digest for name, digest in before.items() if name.split("/")[0] in reads and name != "foreign.npy"}
-    for _ in range(int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", 40))):
-        words, out = words_of(rng.choice(lines), things), rng.choice(names)
-        inputs = {name for name in before if any(str(things / name).startswith(word) for word in words)}
-        now = contents(things)
-        run(*words, "-o", things / out, "--overwrite")
-        after = contents(things)
-        assert {name: after.get(name) for name in kept} == kept, (words, out)
-        lost = [name for name in inputs & set(now) if after.get(name) != now[name]]
-        assert not lost, (words, out, lost)
-
-
 def test_ids_to_remove_are_exact(run, things):
     (things / "docs.csv").write_text('key,text\n8,one\n" 8",two\n"Smith, John",three\nSmith,four\nJohn,five\n008,six\n')
     (things / "Smith").write_text("John\n")  # an id that is the name of a file, too
@@ -233,27 +125,9 @@ def test_ids_to_remove_are_exact(run, things):
         (str(things / "Smith"), ["8", "Smith", "John"]),
         ("Smith", ["8", "John"]),
     ):
-        done = run("index", gone, "--remove", "-o", index)
+        done = run("remove", index, "--", gone)
         assert done.code == 0, done.err
         assert load_index(index).ids.tolist() == left
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (f"fit {{texts.txt}} {MODEL} -o {{new}} -k 33", "-k 33: expected an integer from 1 to 32"),
-        (f"fit {{texts.txt}} {MODEL} -o {{new}} --bytes 0", "--bytes 0: expected an integer from 1 to 32"),
-        (f"index {{texts.txt}} {MODEL} -o {{new}} --bytes 500", "--bytes 500: expected an integer from 1 to 32"),
-        (f"index {{texts.txt}} {MODEL} -o {{new}} --whiten -k 0", "-k 0: expected an integer from 1 to 32"),
-        (f"index {{texts.txt}} {MODEL} -o {{foreign}}", "is a folder; an index is a file"),
-        (f"embed {{texts.txt}} {{texts.txt}} {MODEL} -o {{new}}", "is listed twice"),
-    ],
-)
-def test_mistakes_are_found_before_anything_is_encoded(run, things, line, message, monkeypatch):
-    monkeypatch.setattr("jaxwhiten.views.stream.vectors", None)
-    done = run(*words_of(line, things))
-    assert (done.code, message in done.err) == (2, True), done.err
-    assert not (things / "new").exists()
 
 
 def test_default_ids_of_files_with_one_name_differ(run, things):

@@ -1,29 +1,26 @@
 """An output that exists is replaced only with --overwrite: every output of every command, before any work."""
 
-import hashlib
-import shutil
 from pathlib import Path
+from typing import get_args
 
-import numpy as np
 import pytest
 
 from jaxwhiten.commands import cli
-from jaxwhiten.commands.arguments import Output, Place
-from tests.sentences import generated
+from jaxwhiten.commands.arguments import PlaceName
+from tests.commands.conftest import MODEL, contents, words_of
 
-MODEL = "--model {model} --pooling mean --max-length 16"
 # The inputs of every command that writes; {n} is 4, and 5 in another run, whose output differs.
 INPUTS = {
     "encode": f"{{texts-{{n}}.txt}} {MODEL}",
     "embed": f"{{texts-{{n}}.txt}} {MODEL}",
     "fit": f"{{texts-{{n}}.txt}} {MODEL}",
     "apply": "{w.safetensors} {x.npy} -k {n}",
-    "train": "{pairs.tsv} --model {model} --max-length 16 --steps {n} --batch-size 4 --held-out 0",
+    "train": "{apart.tsv} --objective cosent --model {model} --max-length 16 --steps {n} --batch-size 4 --held-out 0",
     "index": f"{{texts-{{n}}.txt}} {MODEL}",
-    "distil-static": f"{MODEL} --no-fit -k {{n}}",
+    "distill": f"{MODEL} --no-fit -k {{n}}",
     "export": f"--whitening {{w.safetensors}} --gamma 0.{{n}} {MODEL}",
 }
-NAMES = {"OUTPUT": "out.npy"}
+FILES = {"encode": "out.npy", "apply": "out.npy", "index": "out.db"}
 UPDATED = {"--into"}  # brought level with an index
 # Outputs of other kinds, by the same arguments.
 OTHERS = [
@@ -40,46 +37,13 @@ OTHERS = [
 
 
 def outputs():
-    """The command and the words of every output, from the parsers themselves."""
+    """The command and the words of every output, from the functions themselves."""
     for command in cli.COMMANDS:
-        actions = cli.parser(command)[1]._actions
-        written = [one for one in actions if isinstance(one.type, Output) or one.type in Place.__subclasses__()]
-        for action in written:
-            flag = action.option_strings[-1]
-            others = [one.option_strings[-1] for one in written if one.required and one is not action]
-            if flag not in UPDATED:
-                rest = "".join(f"{other} {{other-{{n}}}} " for other in others)
-                yield command, f"{rest}{flag} {{{NAMES.get(action.metavar, 'out')}}}"
+        for argument in cli.APP[command].assemble_argument_collection():
+            if PlaceName in (argument.hint, *get_args(argument.hint)) and argument.name not in UPDATED:
+                rest = "-o {other-{n}} " if (command, argument.name) == ("embed", "--moments") else ""
+                yield command, f"{rest}{argument.name} {{{FILES.get(command, 'out')}}}"
     yield from OTHERS
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory, tiny_model):
-    folder = tmp_path_factory.mktemp("home")
-    shutil.copytree(tiny_model, folder / "model")
-    texts = generated(200)
-    (folder / "texts-4.txt").write_text("\n".join(texts[:120]))
-    (folder / "texts-5.txt").write_text("\n".join(texts[60:]))
-    rows = [f"{a}\t{b}\n" for a, b in zip(texts[::2], texts[1::2], strict=True)]
-    (folder / "pairs.tsv").write_text("".join(["anchor\tpositive\n", *rows[:20]]))
-    for line in (
-        f"fit {{texts-4.txt}} {MODEL} -o {{w.safetensors}}",
-        f"fit {{texts-4.txt}} {MODEL} --bytes 4 --tuned -o {{code.safetensors}}",
-    ):
-        assert cli.main(words_of(line, folder)) == 0
-    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(9, 32)).astype(np.float32))
-    return folder
-
-
-def words_of(line, folder, n=4):
-    return line.replace("{n}", str(n)).replace("{", f"{folder}/").replace("}", "").split()
-
-
-def contents(folder):
-    """The files of outputs; of Orbax's, which have times inside, their names. The cache may keep more."""
-    paths = (path for path in folder.rglob("*") if folder / "cache" not in path.parents)
-    files = sorted(path for path in paths if path.is_file() and path.name != ".lock")
-    return {str(path): "training" in str(path) or hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def test_the_inputs_of_every_command_that_writes_are_known():
@@ -90,8 +54,8 @@ def test_the_inputs_of_every_command_that_writes_are_known():
 @pytest.mark.parametrize(("command", "output"), outputs())
 def test_an_output_that_exists_is_replaced_only_if_that_is_asked_for(run, home, tmp_path, command, output, monkeypatch):
     def line(n, *more):
-        words = words_of(output.replace("CODE", str(home / "code.safetensors")), tmp_path, n)
-        return [command, *words_of(INPUTS[command], home, n), *words, *more]
+        words = words_of(output.replace("CODE", str(home / "c")), tmp_path, n=n)
+        return [command, *words_of(INPUTS[command], home, n=n), *words, *more]
 
     for package in {"train": ["orbax", "grain"], "export": ["onnx", "faiss"], "embed": ["pyarrow"]}.get(command, []):
         pytest.importorskip(package)
@@ -114,7 +78,7 @@ def test_an_output_that_exists_is_replaced_only_if_that_is_asked_for(run, home, 
 
 def test_the_code_beside_codes_is_an_output(run, home, tmp_path):
     (tmp_path / "out.npy.code.safetensors").write_text("of other codes")
-    done = run("encode", *words_of(INPUTS["encode"], home), "-o", tmp_path / "out.npy")
+    done = run("encode", *words_of(INPUTS["encode"], home, n=4), "-o", tmp_path / "out.npy")
     assert (done.code, "out.npy.code.safetensors: exists" in done.err) == (2, True), done.err
     assert not (tmp_path / "out.npy").exists()
 
@@ -123,14 +87,14 @@ def test_the_code_beside_codes_is_an_output(run, home, tmp_path):
 def test_an_empty_output_is_none(run, home, tmp_path, command):
     out = tmp_path / ("docs.db" if command == "index" else "encode.npy")
     out.touch()
-    assert run(command, *words_of(INPUTS[command], home), "-o", out).code == 0
+    assert run(command, *words_of(INPUTS[command], home, n=4), "-o", out).code == 0
 
 
 def test_changes_and_resumed_runs_need_no_flag(run, home, tmp_path):
     """`embed` again continues its parts; what is added or removed is not replaced."""
     index, parts = tmp_path / "docs.db", tmp_path / "parts"
     for _ in range(2):
-        assert run("embed", *words_of(INPUTS["embed"], home), "-o", parts).code == 0
-    assert run("index", *words_of(INPUTS["index"], home), "-o", index).code == 0
-    assert run("index", home / "texts-5.txt", "--add", "-o", index).code == 0
-    assert run("index", "3", "--remove", "-o", index).code == 0
+        assert run("embed", *words_of(INPUTS["embed"], home, n=4), "-o", parts).code == 0
+    assert run("index", *words_of(INPUTS["index"], home, n=4), "-o", index).code == 0
+    assert run("add", index, home / "texts-5.txt").code == 0
+    assert run("remove", index, 3).code == 0

@@ -8,7 +8,7 @@ import pytest
 
 from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import Pairs, load_sts, read_pairs
+from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.views import View
 from jaxwhiten.whitening import Whitening, WhiteningWarning
 
@@ -61,7 +61,7 @@ def test_raw_and_whitened(run, tiny_model, table, pairs):
 
 
 def test_fewer_bytes(run, tiny_model, table):
-    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", "4,8", "--k", "8,16")
+    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4, 8, "-k", 8, 16)
     assert done.code == 0, done.err
     cells = [line.split()[:3] for line in done.out.splitlines()[3:-2]]
     assert cells[:7] == [
@@ -100,20 +100,6 @@ def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
     assert shown.strip().endswith(report["verdict"])
 
 
-@pytest.mark.parametrize("first", ["sentence1\tsentence2\tscore", "one\ttwo\tgold"])
-def test_a_table_with_usual_names_or_others(run, tiny_model, table, pairs, first):
-    done = run("score", table("p.tsv", first), "--model", tiny_model, "--pooling", "mean", "-k", 8)
-    assert done.code == 0, done.err
-    assert f"{len(pairs):,} pairs" in done.out
-    assert [line.split()[0] for line in done.out.splitlines()[3:-2]] == ["raw", "whitened", "TF-IDF", "BM25"]
-
-
-def test_a_first_line_that_is_a_row_is_refused(run, tmp_path):
-    (tmp_path / "p.csv").write_text("a,b,1e-1\nc,d,1\n")
-    done = run("score", tmp_path / "p.csv", "--model", "absent")
-    assert (done.code, "looks like a row" in done.err) == (2, True)
-
-
 def test_equal_rows_have_no_difference(run, tiny_model, table):
     done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--beta", 0, "--gamma", 0, "--json")
     value, interval = by_name(json.loads(done.out))["whitened"]["versus_raw"]
@@ -136,38 +122,10 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     }
     raw, whitened = (rows[name]["scores"]["spearman"] for name in ("raw", "whitened"))
     assert raw == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
-    assert whitened == pytest.approx(evaluate(coded.without_code(), pairs).spearman, abs=0.01)
+    assert whitened == pytest.approx(evaluate(coded.with_view(coded.view.uncoded), pairs).spearman, abs=0.01)
     done = run("score", path, "--model", tmp_path / "coded", "-k", 4)
     assert done.code == 2
     assert "already includes a whitening" in done.err
-
-
-def test_columns_that_are_not_there(run, tmp_path):
-    (tmp_path / "p.csv").write_text("one,two,gold,more\na,b,1,2\n")
-    done = run("score", tmp_path / "p.csv", "--model", "absent")
-    assert done.code == 2
-    assert "specify --columns SENTENCE1,SENTENCE2,SCORE; there are one, two, gold, more" in done.err
-    (tmp_path / "two.csv").write_text("one,two\na,b\n")
-    done = run("score", tmp_path / "two.csv", "--model", "absent")
-    assert done.code == 2
-    assert "two columns and no score: add a column score, of numbers or of 0 and 1" in done.err
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("score,sentence2,sentence1\n0,b,a\n1,d,c\n", "sentence1, sentence2; scores from score"),
-        ("id,text1,text2,similarity\n7,a,b,0\n8,c,d,1\n", "text1, text2; scores from similarity; not used: id"),
-        ("label,x,y\n0,a,b\n1,c,d\n", "x, y; scores from label"),
-        ('"x, y",z,gold\na,b,0\nc,d,1\n', "x, y, z; scores from gold"),
-    ],
-)
-def test_columns_are_found_by_name_or_by_position(run, tmp_path, text, told):
-    (tmp_path / "p.csv").write_text(text)
-    done = run("score", tmp_path / "p.csv", "--model", "absent")
-    assert f"note: sentences from {told}\n" in done.err
-    pairs = read_pairs(tmp_path / "p.csv")
-    assert (pairs.sentence1, pairs.sentence2) == (["a", "c"], ["b", "d"])
 
 
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):

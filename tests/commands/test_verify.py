@@ -76,7 +76,7 @@ def test_codes_that_are_not_those_of_the_vectors(run, folder, monkeypatch):
 
     def other(self, texts, **options):
         found = real(self, texts, **options)
-        return 255 - np.asarray(found) if self.head.code else found
+        return 255 - np.asarray(found) if self.view.head.code else found
 
     monkeypatch.setattr(Encoder, "encode", other)
     assert checks(run("verify", folder, "--json"))["codes"]["ok"] is False

@@ -9,14 +9,21 @@ from jaxwhiten.metrics import recalls
 
 
 def gold_of(data, query):
-    number = data.query_ids.index(query)
+    number = data.queries.index(query)
     ids = data.gold.ids[data.gold.indptr[number] : data.gold.indptr[number + 1]]
-    return [data.document_ids[i] for i in ids]
+    return [data.documents[i] for i in ids]
+
+
+def test_the_first_text_of_an_id_is_kept():
+    rows = [("a", "b", "A", "B", 1.0), ("a", "c", "other", "C", 2.0), ("a", "b", "A", "another", 3.0)]
+    data = from_pairs("x", rows, {"left_out": 4})
+    assert (data.queries, data.documents, data.gold.grades.tolist()) == (["A"], ["B", "C"], [3, 2])
+    assert data.counts == {"left_out": 4}
+    assert data.with_corpus(["D", "B", "D"]).documents == ["B", "C", "D"]
 
 
 def test_from_pairs_without_gold():
     data = from_pairs("x", [("a", "b", "A", "B", False)])
-    assert data.counts["queries_without_gold"] == 1
     assert data.gold.indptr.tolist() == [0, 0]
     assert data.gold.ids.dtype == np.int64
 
@@ -38,18 +45,17 @@ def beir(tmp_path):
 
 def test_a_folder_in_beirs_form(beir):
     data = read_own(beir)
-    assert (data.name, data.document_ids, data.query_ids) == ("beir", ["d1", "d2", "d3"], ["2"])
+    assert (data.name, data.queries) == ("beir", ["birds"])
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
-    assert gold_of(data, "2") == ["d1"]
+    assert gold_of(data, "birds") == ["Jays are birds."]
     assert data.gold.grades.tolist() == data.with_gold().gold.grades.tolist() == [2]
-    assert data.counts["rows"] == 2
 
 
 def test_judged_documents_that_are_not_there_are_counted_and_never_found(beir):
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td9\t1\n")
     with pytest.warns(UserWarning, match=r"test.tsv: 1 judged documents are not in the corpus"):
         data = read_own(beir)
-    assert (data.document_ids, data.counts["judged_documents_missing"]) == (["d1", "d2", "d3"], 1)
+    assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert recalls(np.array([[0, 1, 2]]), data.gold).tolist() == [0.5]
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n9\td1\t1\n")
     with pytest.raises(DataError, match=r"test.tsv, line 2: the query '9' is not in"):

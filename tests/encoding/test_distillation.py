@@ -101,7 +101,7 @@ def test_a_corpus_of_few_sentences_is_ignored_and_says_so(tiny_model, teacher, t
         distil(found, 8, fit=True)
     (tmp_path / "c.txt").write_text("\n".join(corpus))
     model = ["--model", str(tiny_model), "--pooling", "first_last_avg", "-k", "8", "-o", str(tmp_path / "static")]
-    assert cli.main(["distil-static", "--corpus", str(tmp_path / "c.txt"), *model]) == 0
+    assert cli.main(["distill", "--corpus", str(tmp_path / "c.txt"), *model]) == 0
     assert "warning: The corpus is ignored" in capsys.readouterr().err
     static = Encoder.from_pretrained(tmp_path / "static")
     np.testing.assert_allclose(static.encode(SENTENCES), distil(wanted, 8).encode(SENTENCES), atol=1e-5)
@@ -141,12 +141,12 @@ def test_the_command(tiny_model, tmp_path, capsys):
     (tmp_path / "c.txt").write_text("\n".join(CORPUS))
     model = ["--model", str(tiny_model), "--pooling", "mean"]
     options = ["--corpus", str(tmp_path / "c.txt"), "-k", "8", "--sentences", "310", "--half"]
-    assert cli.main(["distil-static", *model, *options, "-o", str(tmp_path / "static")]) == 0
+    assert cli.main(["distill", *model, *options, "-o", str(tmp_path / "static")]) == 0
     assert "8 dimensions" in capsys.readouterr().out
     static = Encoder.from_pretrained(tmp_path / "static")
     assert static.encode(SENTENCES).shape == (len(SENTENCES), 8)
-    assert cli.main(["distil-static", *model, *options, "--no-fit", "-o", str(tmp_path / "plain")]) == 0
+    assert cli.main(["distill", *model, *options, "--no-fit", "-o", str(tmp_path / "plain")]) == 0
     plain = Encoder.from_pretrained(tmp_path / "plain")
     assert np.abs(plain.encode(SENTENCES) - static.encode(SENTENCES)).max() > 1e-2
-    assert cli.main(["distil-static", *model, *options[:2], "--sentences", "299", "-o", str(tmp_path / "x")]) == 2
+    assert cli.main(["distill", *model, *options[:2], "--sentences", "299", "-o", str(tmp_path / "x")]) == 2
     assert "--sentences 299: expected an integer of at least 300" in capsys.readouterr().err

@@ -119,7 +119,7 @@ def test_what_a_named_pooling_keeps(folder):
 @pytest.mark.slow
 def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_path, capsys):
     own, rows = read(folder), RNG.normal(size=(300, 12)).astype(np.float32)
-    whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.view.space)
+    whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.view.space.record())
     whitened = (
         own.with_whitening(whitening)
         .with_view(own.with_whitening(whitening).view.then(Truncate(5)))

@@ -88,8 +88,8 @@ def change(name, place, rows):
     shutil.copy("docs.db", "changed.db")
     new = {rows[1][0]: "Something else.", "new": "Snow falls."}
     Path("new.jsonl").write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in new.items()))
-    assert cli.main(["index", "new.jsonl", "--add", "-o", "changed.db", "--column", "text"]) == 0
-    assert cli.main(["index", "--remove", rows[0][0], "-o", "changed.db"]) == 0
+    assert cli.main(["add", "changed.db", "new.jsonl", "--column", "text"]) == 0
+    assert cli.main(["remove", "changed.db", rows[0][0]]) == 0
     words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
     words += ["--from", "changed.db", "--into", place]
     runs = [(["--keep"], "1 text added, 299 already there")]
@@ -116,8 +116,8 @@ def carry(name, place, rows):
     """Hits of a database have the metadata of the index's; the database was filled without any."""
     records = [{"id": id, "text": text, **KEPT, "page": number} for number, (id, text) in enumerate(rows)]
     Path("kept.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    how = ["--id", "id", "--column", "text"]
-    build = ["index", "kept.jsonl", "--overwrite", "-o", "kept.db", *how, "--keep", ",".join(KEPT), "--model", "small/"]
+    how = ["--id", "id", "--column", "text", *(word for name in KEPT for word in ("--keep", name))]
+    build = ["index", "kept.jsonl", "--overwrite", "-o", "kept.db", *how, "--model", "small/"]
     assert cli.main(build) == 0
     words = [
         "--model",
@@ -136,7 +136,7 @@ def carry(name, place, rows):
     ]
     assert cli.main(["export", *words, "--into", place]) == 0
     Path("page.jsonl").write_text(json.dumps(records[3] | {"page": "three"}) + "\n")
-    assert cli.main(["index", "page.jsonl", "--add", "-o", "kept.db", "--column", "text"]) == 0
+    assert cli.main(["add", "kept.db", "page.jsonl", "--column", "text"]) == 0
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         assert cli.main(["export", *words, "--into", place]) == 0

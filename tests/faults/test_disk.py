@@ -43,8 +43,10 @@ def words(what, output, corpus, tiny_model, whitening_file, vectors):
     """The command that writes `output`, and the path it is given."""
     of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", 32]
     what, _, kind = what.partition(".")
-    how = ["--add"] if kind == "add" else [*of_model, "--backend", kind or "faiss-flat"]
+    how = [*of_model, "--backend", kind or "faiss-flat"]
     how += ["--bytes", 8] if kind == "faiss-ivf" else []
+    if kind == "add":
+        return ["add", output, corpus, "--no-cache"]
     wide = vectors.with_name("wide.npy")
     return {
         "encode": ["encode", corpus, "-o", output, "--overwrite", *of_model],

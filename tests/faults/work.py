@@ -50,13 +50,13 @@ def commands(operation, folder, model):
     return {
         "encode": [["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), "--overwrite", *of_model]],
         "fit": [["fit", str(folder / "vectors.npy"), "--overwrite", *outputs]],
-        "index": [["index", texts, *index, "--whiten", "-k", "8", "--overwrite", *of_model]],
+        "index": [["index", texts, *index, "--codes", "int8", "--overwrite", *of_model]],
         "base": [["index", texts, *index, "--bytes", "8", "--rescore", "int8", *of_model]],
         "named": [["index", str(folder / "texts.jsonl"), *index, "--id", "id", "--bytes", "8", *of_model]],
-        "add": [["index", str(folder / "new.txt"), "--add", *index]],
+        "add": [["add", index[1], str(folder / "new.txt")]],
         "change": [  # until the file is compacted, and beyond
-            ["index", str(folder / "new.jsonl"), "--add", *index],
-            ["index", str(folder / "new.jsonl"), "--remove-file", "--id", "id", *index],
+            ["add", index[1], str(folder / "new.jsonl")],
+            ["remove", index[1], "--file", str(folder / "new.jsonl"), "--id", "id"],
         ],
     }[operation]
 

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten import Encoder, Whitening
-from jaxwhiten.commands.vectors import open_vectors
+from jaxwhiten.codes.files import open_vectors
 from jaxwhiten.encoding.store import _Space
 from jaxwhiten.errors import DataError
 from jaxwhiten.io import seal

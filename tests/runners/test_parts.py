@@ -236,18 +236,13 @@ def test_a_row_that_is_not_a_string(encoder, tmp_path):
     assert [letter["row"] for letter in dead] == [2, 3]
 
 
-def test_a_recorded_run_opens_no_text_and_few_bytes(encoder, tmp_path, monkeypatch):
+def test_a_recorded_run_opens_no_text(encoder, tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("\n".join(TEXTS))
-    embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW)
-    for name in ("manifest.json", "part-000010.json"):
-        (tmp_path / "parts" / name).unlink()
-    seen = []
-    real = chunks.numbered_lines
-    follow = lambda path, bad, start: seen.append(start) or real(path, bad, start=start)  # noqa: E731
-    monkeypatch.setattr(chunks, "numbered_lines", follow)
-    embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW)
-    assert [tuple(start) for start in seen] == [(100, len("\n".join(TEXTS[:100]).encode()) + 1)]
+    done = embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW)
+    (tmp_path / "parts" / "manifest.json").unlink()
+    monkeypatch.setattr(chunks, "numbered_lines", None)
+    assert embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW) == done
 
 
 def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsys):
@@ -269,7 +264,7 @@ def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsy
     assert cli.main([*words[:-1], str(tmp_path / "n.safetensors"), "--skip-bad"]) == 2
     assert "differs in skip_bad" in capsys.readouterr().err
     pytest.importorskip("faiss")
-    assert cli.main(["index", str(tmp_path / "parts"), "--whiten", "-k", "4", "-o", str(tmp_path / "index")]) == 0
+    assert cli.main(["index", str(tmp_path / "parts"), "-o", str(tmp_path / "index")]) == 0
     assert cli.main(["search", str(tmp_path / "index"), TEXTS[3], "-k", "1"]) == 0
     assert "a.txt:4" in capsys.readouterr().out
 

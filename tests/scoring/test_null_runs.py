@@ -11,16 +11,16 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxwhiten.commands.train import verdict
+from jaxwhiten import Space
 from jaxwhiten.datasets import Examples
 from jaxwhiten.metrics import bootstrap
 from jaxwhiten.scoring import Evaluation
 from jaxwhiten.scoring.evaluation import _correlations, _rows
-from jaxwhiten.training import HeldOut, held_out
+from jaxwhiten.training import HeldOut, held_out, verdict
 
 RUNS, RESAMPLES, CHECKPOINTS = 400, 4_000, 10
 MOST = 3.0  # percent of null runs
-ENCODING = {"model": "m", "dtype": "float32", "engine": "jax"}
+SPACE = Space(model="m", dtype="float32", engine="jax")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def scored(forms, gold, versus=None):
     resamples = RESAMPLES if versus is None else RESAMPLES // 2  # one interval needs fewer than several
     measured = _correlations(forms, gold, np.arange(len(gold)), resamples, 0)
     rows = _rows(forms, *measured, 0, versus)
-    return Evaluation("", {"pairs": len(gold)}, rows, 0, "", "cosine", ENCODING, RESAMPLES, 0, versus).verdict
+    return Evaluation("", {"pairs": len(gold)}, rows, 0, "", "cosine", SPACE, RESAMPLES, 0, versus).verdict
 
 
 def gains(number, n, alike, gain):
@@ -121,7 +121,7 @@ def differs(number, n, share, kind):
     resamples = [{"ndcg_at_10": row} for row in bootstrap.mean_resamples(found, RESAMPLES // 2)]
     rows = _rows(forms, measured, resamples, n, found, 0, 1)
     counts = {"documents": n, "queries": n}
-    return "do not differ" not in Evaluation("", counts, rows, 0, "", "cosine", ENCODING, RESAMPLES, 0, 1).verdict
+    return "do not differ" not in Evaluation("", counts, rows, 0, "", "cosine", SPACE, RESAMPLES, 0, 1).verdict
 
 
 SPARSE = [("hits", 300, 0.02), ("hits", 300, 0.05), ("hits", 50, 0.1), ("spearman", 50, 0.2), ("precision", 50, 0.2)]

@@ -25,7 +25,8 @@ def test_the_commands_of_the_guide(coded):
         shlex.split(line) for line in re.findall(r"^ExecStart=\S*/(jaxwhiten .*)$", GUIDE.read_text(), re.MULTILINE)
     ]
     for words in starts:
-        assert cli.parser("serve")[0].parse_args(words[1:]).index
+        _, bound, _ = cli.APP.parse_args(words[1:], exit_on_error=False)
+        assert bound.arguments["index"]
     (curl,) = [line for line in lines if line.startswith("curl")]
     done = subprocess.run(shlex.split(here(curl, coded)), capture_output=True, text=True, check=True)
     assert len(json.loads(done.stdout)["hits"]) == 3

@@ -215,7 +215,7 @@ def test_vectors_are_not_added_to_the_index_of_another_encoder(small, run_change
     assert (index.size, index.space.max_length) == (9, 32)
 
 
-@pytest.fixture(params=["/add", "jaxwhiten index --add"])
+@pytest.fixture(params=["/add", "jaxwhiten add"])
 def run_change(request, tmp_path, monkeypatch, capsys):
     """Starts to add a document, and returns what gives the message."""
 
@@ -227,8 +227,8 @@ def run_change(request, tmp_path, monkeypatch, capsys):
         (tmp_path / "new.csv").write_text("id,text\nnew,A new text.\n")
         model = tmp_path / "model"
         server.encoder.save(model)
-        words = [str(tmp_path / "new.csv"), "--add", "--id", "id", "-o", str(server.file), "--model", str(model)]
-        thread = threading.Thread(target=cli.main, args=(["index", *words],))
+        words = ["add", str(server.file), str(tmp_path / "new.csv"), "--id", "id", "--model", str(model)]
+        thread = threading.Thread(target=cli.main, args=(words,))
         thread.start()
         time.sleep(2)
 

@@ -107,7 +107,7 @@ def test_overlap_lines_are_left_out_on_request(tmp_path):
 def test_bad_rows_are_refused_or_counted(tmp_path):
     path = tmp_path / "nli" / "x.tsv"
     write(path, HEADER, *rows("x"), "only one column", "p\th\tmaybe", "\th\tneutral")
-    with pytest.raises(DataError, match=r"x.tsv, line 5: 1 columns, expected 3"):
+    with pytest.raises(DataError, match=r"x.tsv, line 5: expected 3 columns"):
         load_nli(tmp_path)
     loaded = load_nli(tmp_path, skip_bad_rows=True)
     assert len(loaded) == 3

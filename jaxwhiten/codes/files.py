@@ -17,11 +17,14 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.arrays import column_of
-from jaxwhiten.commands.arguments import CODE, STDOUT, Report
+from jaxwhiten.codes.code import load_code
 from jaxwhiten.errors import REASON, DataError, optional, turning
 from jaxwhiten.types import Json
 from jaxwhiten.vectors import with_space
 
+STDOUT = "-"
+VECTORS = (".npy", ".parquet", ".jsonl")  # endings of files of vectors
+CODE = ".code.safetensors"  # ending of the code beside a file of codes
 _CHECKSUM = "codes_sha256"  # of the codes, in the file of their code
 
 # Takes the sentences of a block (None if there are none) and their vectors.
@@ -48,15 +51,6 @@ def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any =
                 yield _json_lines(text)
         if code is not None:
             code.save(beside, {_CHECKSUM: io.sha256_file(temporary)})
-
-
-def written(path: str, rows: int, width: int, code: Any = None) -> Report | None:
-    """The report of a file of vectors or codes; None for stdout, which has the vectors themselves."""
-    if path == STDOUT:
-        return None
-    what = f"{width}-dimensional vectors" if code is None else f"codes of {width} bytes"
-    facts = {"output": path, "rows": rows, "dimensions" if code is None else "bytes": width}
-    return Report(f"{path}: {rows:,} {what}", facts)
 
 
 def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Write]:
@@ -120,8 +114,6 @@ def open_vectors(path: str) -> np.ndarray:
         raise DataError(f"{path}: holds {array.dtype} of shape {array.shape}, expected numbers [n, d].")
     if array.dtype.itemsize > 1:
         return array
-    from jaxwhiten.codes import load_code
-
     if not (beside := Path(f"{path}{CODE}")).is_file():
         raise DataError(
             f"{path}: contains codes, but {beside.name}, which describes them, is missing, so they cannot be decoded"
