@@ -98,14 +98,17 @@ def check_parts(folder: Path) -> None:
     for name in dict.fromkeys((*recorded, *fitted)):
         file = io.below(folder, name, ModelError)
         actual = io.sha256_once(file) if file.is_file() else None
-        if recorded.get(name) != actual:
-            problem = "missing" if actual is None else "not the file that this folder was saved with"
-            accept = (
-                f"make its entry of parts in {manifest} {actual}" if actual else f"remove it from parts in {manifest}"
-            )
-            raise ModelError(
-                f"{file}: {problem}: restore the file, save the model again, or, to accept other vectors, {accept}."
-            )
+        if recorded.get(name) == actual:
+            continue
+        if actual is None:
+            problem = "missing; this folder was saved with it"
+            accept = f"remove its entry from parts in {manifest}"
+        else:
+            problem = "not the file that this folder was saved with"
+            accept = f"make its entry of parts in {manifest} {actual}"
+        raise ModelError(
+            f"{file}: {problem}: restore the file, save the model again, or, to accept other vectors, {accept}."
+        )
 
 
 def says_head(folder: Path) -> bool:

@@ -126,9 +126,10 @@ class BulkTokenizer:
     def _in_form(self, sentences: Sequence[str], form: TextForm) -> TokenIds:
         if form.prompt:
             sentences = [form.prompt + sentence for sentence in sentences]
-        if self._table is not None and form.with_prompt("") == PLAIN:
+        bare = form.with_prompt("")
+        if self._table is not None and bare == PLAIN:
             return self._table(sentences)
-        return self._encoded(self._adapted(form.with_prompt("")), sentences)
+        return self._encoded(self._adapted(bare), sentences)
 
     @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
     def _adapted(self, form: TextForm) -> Any:
