@@ -265,13 +265,13 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"prompts": ["query"]}, "expected texts by name"),
-        ({"prompts": {"query": 3}}, "expected texts by name"),
-        ({"default_prompt_name": "missing"}, "default_prompt_name: Unknown prompt 'missing'"),
-        ({"default_prompt_name": 3}, "default_prompt_name is 3"),
-        ({"similarity_fn_name": []}, "similarity_fn_name is"),
-        ({"truncate_dim": 0}, "truncate_dim is 0"),
-        ({"truncate_dim": True}, "truncate_dim is True"),
+        ({"prompts": ["query"]}, "prompts"),
+        ({"prompts": {"query": 3}}, "query"),
+        ({"default_prompt_name": "missing"}, "Unknown prompt 'missing'"),
+        ({"default_prompt_name": 3}, "default_prompt_name"),
+        ({"similarity_fn_name": []}, "similarity_fn_name"),
+        ({"truncate_dim": 0}, "truncate_dim"),
+        ({"truncate_dim": True}, "truncate_dim"),
     ],
 )
 def test_settings_that_cannot_be_are_named(tiny_model, tmp_path, settings, message):
