@@ -43,7 +43,7 @@ def read_json(
 ) -> T:
     """The value in a file of JSON, as `from_json` makes it; `error` if the file is missing or is not JSON, too.
 
-    >>> read_json(Path("cross/config.json"), dict[str, Any])["model_type"]
+    >>> read_json(Path("cross/config.json"), dict)["model_type"]
     'bert'
     """
     with turning(error, f"{path}: cannot be read ({REASON}). {remedy}", OSError, ValueError):
