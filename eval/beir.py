@@ -22,7 +22,7 @@ from eval.common import load_encoder, make_folder, say
 from eval.driver import driven
 from eval.report import Table, Views
 from eval.runs import Record, Run
-from jaxwhiten import Encoder, evaluate, records, scoring
+from jaxwhiten import Encoder, evaluate, io, scoring
 from jaxwhiten.datasets import RetrievalData, read_own
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import DataNotFoundError
@@ -48,7 +48,7 @@ def evaluator(config: BEIR) -> Iterator[Run]:
         data = read_own(corpus)
         results = [*evaluate(encoder, data, bytes=BYTES, encode=stored).rows]
         results += evaluate(encoder, data, k=PCA, gamma=0.0, encode=stored).rows[1:2]
-        rows: list[dict[str, Any]] = [records.to_json(row) for row in results]
+        rows: list[dict[str, Any]] = [io.to_json(row) for row in results]
         rows[0] |= {"documents": len(data.documents), "cut": encoder.documents.tokens(data.documents).cut}
         if config.check:
             rows[0]["theirs"] = by_sentence_transformers(config.model, data)

@@ -35,7 +35,7 @@ import threadpoolctl
 
 import jaxwhiten
 from eval.machine import devices, peak_memory
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.runtime import hardware
 
@@ -115,7 +115,7 @@ class Run:
         if path.suffix != ".jsonl":
             path = path / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = (json.dumps(records.to_json(record), ensure_ascii=False) for record in (self.header, *self.rows))
+        lines = (json.dumps(io.to_json(record), ensure_ascii=False) for record in (self.header, *self.rows))
         io.write_text(path, "".join(f"{line}\n" for line in lines))
         return path
 
@@ -132,7 +132,7 @@ class Run:
         remedy = "Run the program again."
         with turning(FormatError, f"{path}: not readable as lines of JSON ({REASON}). {remedy}", OSError, ValueError):
             lines = path.read_text(encoding="utf-8").splitlines()
-        header, *rows = _records([records.parse(line, dict, path, remedy) for line in lines]) or [Record()]
+        header, *rows = _records([io.parse_json(line, dict, path, remedy) for line in lines]) or [Record()]
         if header.get("format") != FORMAT:
             raise FormatError(f"{path}: expected the header of a run of format {FORMAT}, got {header!r:.80}. {remedy}")
         return cls(header, rows)

@@ -14,7 +14,7 @@ import numpy as np
 from configs.settings import MLM, SBERT, Cross
 from eval.data import load_sts
 from eval.machine import devices
-from jaxwhiten import Encoder, io, records, scoring
+from jaxwhiten import Encoder, io, scoring
 from jaxwhiten.datasets import Pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
@@ -70,7 +70,7 @@ def write_results(
     after = scores["after"]
     facts = {**facts, "seed": config.seed, "seconds": round(time.perf_counter() - start, 1)}
     if distributed.is_writer():
-        io.write_json(output / "results.json", records.to_json({**scores, "hardware": devices(), **facts}))
+        io.write_json(output / "results.json", io.to_json({**scores, "hardware": devices(), **facts}))
     for name, value in after.items():
         print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
     print(f"{output}/model written from step {facts['step']}, {facts['seconds']} s in this session")

@@ -18,10 +18,11 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
+from jaxwhiten import io
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import EncoderConfig, TransformerEncoder, checkpoint, linear, load_model
 from jaxwhiten.models.config import check_supported
-from jaxwhiten.models.folders import naming, read_json
+from jaxwhiten.models.folders import naming
 from jaxwhiten.models.layers import activation, layer_norm, matmul_precision
 from jaxwhiten.models.loading import load_head, save_with_head
 
@@ -140,7 +141,7 @@ def load_masked_lm(
     file = folder / "config.json"
     if f"{form.dense}.weight" not in checkpoint.open_weights(folder)[0]:
         return masked, folder, False
-    raw = read_json(file)
+    raw = io.read_json(file, dict, error=ModelError)
     with naming(file):
         check_supported(raw, dict(form.supported))
     load_head(masked.head, nnx.Param, form.names, config, folder)

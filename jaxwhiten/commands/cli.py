@@ -24,7 +24,6 @@ from jaxwhiten import interrupts, terminal
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Report, SourceName, check_places, in_flags, one_line
 from jaxwhiten.errors import InputError, JaxwhitenError, check_name, unknown_name, warn
-from jaxwhiten.records import to_json
 
 # Commands, each with its module.
 COMMANDS = {
@@ -206,6 +205,8 @@ def _unknown_option(word: str, command: str = "") -> InputError:
 
 def show(reports: Report | Iterable[Report] | None, as_json: bool) -> None:
     """Prints on stdout what a command found or did, as text or as JSON, each part at once."""
+    from jaxwhiten.io import to_json
+
     for text, facts in [reports] if isinstance(reports, Report) else reports or ():
         if as_json:
             text = "" if facts is None else json.dumps(to_json(facts), ensure_ascii=False)

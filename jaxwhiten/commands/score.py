@@ -21,7 +21,6 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import Bounds, InputError
-from jaxwhiten.records import to_json
 
 
 def score(
@@ -60,6 +59,7 @@ def score(
             Bounds(1).check(name, size)
 
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.io import to_json
     from jaxwhiten.scoring import evaluate, read
     from jaxwhiten.terminal import named
 

@@ -116,7 +116,7 @@ def train(
 def _report(output: str, folder: Path, tuned: Tuned, held_out: HeldOut | None) -> Report:
     """The scores of the held-out rows, which are written to the folder of the training, too."""
     from jaxwhiten import io, training
-    from jaxwhiten.records import to_json
+    from jaxwhiten.io.records import to_json
 
     results: Json = {
         "step": tuned.step,

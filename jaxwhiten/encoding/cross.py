@@ -23,9 +23,9 @@ from jaxwhiten.engines.engine import digest
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head
-from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
+from jaxwhiten.text.settings import read_object
 from jaxwhiten.types import Float32, Int, Json
 from jaxwhiten.views.core import tokenizer_for
 from jaxwhiten.views.stream import BLOCK, Output, progress, vectors
@@ -105,7 +105,7 @@ class CrossEncoder:
         """
         classifier, folder = load_pair_classifier(model, **reading)
         config, settings = (
-            read_optional(folder / name) for name in ("config.json", "config_sentence_transformers.json")
+            read_object(folder / name, optional=True) for name in ("config.json", "config_sentence_transformers.json")
         )
         if settings.get("default_prompt_name"):
             raise ModelError(f"{folder}: a default prompt for pairs is not supported: remove it from the folder.")

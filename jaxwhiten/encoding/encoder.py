@@ -578,7 +578,7 @@ def settings_of(encoder: Encoder) -> Settings:
     """
     core = encoder.view.core
     default = encoder._default_prompt_name if encoder.view.head.form.prompt else None
-    return Settings(core.prompts, default, encoder._similarity, tuned=core.tuned)
+    return Settings(dict(core.prompts), default, encoder._similarity, tuned=core.tuned)
 
 
 def _with_dtype(codes: np.ndarray, code: Code) -> np.ndarray:
@@ -596,7 +596,7 @@ def check_saving(encoder: Encoder, folder: str | Path | None = None) -> None:
             raise InputError(f"{folder}: is the model's own folder; use a different one.")
         io.check_folder(folder)
     core = encoder.view.core
-    modules_of(encoder.view.head, core.model(), core.tokenizer)
+    modules_of(encoder.view.head, core.model())
 
 
 def encoder_of(space: Space, **options: Any) -> Encoder:

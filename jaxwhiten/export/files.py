@@ -54,7 +54,7 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.view.head.dtype)
     with io.whole_folder(folder, kind="onnx") as whole:
         (whole / MODEL).write_bytes(proto.SerializeToString())
-        encoder.view.core.tokenizer.save(whole, form)
+        encoder.view.core.tokenizer.save(whole)
         dataclasses.replace(settings_of(encoder), tuned=None).write(whole)
     return folder
 

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.codes import load_code
 from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
 from jaxwhiten.head.pooling import Mean, Pooling
-from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target, read_optional
+from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target
 from jaxwhiten.head.vectors import Quantise
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
+from jaxwhiten.options import bounded
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
-from jaxwhiten.text.settings import ANEW, SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings
+from jaxwhiten.text.settings import ANEW, SETTINGS_FILES, TOKENIZER_SETTINGS, TransformerSettings, read_object
 from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 SETTINGS_FILE = "config_sentence_transformers.json"
 _IGNORED = ("Transformer", "Dropout")
 _UNNAMED = "default"  # name of a prompt that has none
-_LONGEST_NAME = 60  # in characters, of at most four bytes; file systems allow 255
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,31 +49,18 @@ class Settings:
     'query: '
     """
 
-    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     default_prompt_name: str | None = None
     similarity_fn_name: str | None = None
-    truncate_dim: int | None = None
+    truncate_dim: int | None = bounded(None, 1)
     tuned: bool | None = None
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
         """Reads the settings of a folder. A missing file gives the defaults, an unreadable one a `ModelError`."""
         file = folder / SETTINGS_FILE
-        raw = read_optional(file)
-        prompts, default, similarity, columns, tuned = (raw.get(field.name) for field in dataclasses.fields(cls))
-        if prompts is None:
-            prompts = {}
-        of_texts = isinstance(prompts, dict) and all(isinstance(text, str | None) for text in prompts.values())
-        for name, value, good, expected in (
-            ("prompts", prompts, of_texts, "texts by name"),
-            ("truncate_dim", columns, columns is None or (type(columns) is int and columns > 0), "a number of columns"),
-            ("default_prompt_name", default, isinstance(default, str | None), "a name"),
-            ("similarity_fn_name", similarity, isinstance(similarity, str | None), "a name"),
-            ("tuned", tuned, isinstance(tuned, bool | None), "true or false"),
-        ):
-            if not good:
-                raise ModelError(f"{file}: {name} is {value!r:.80}; expected {expected}.")
-        settings = cls({name: text or "" for name, text in prompts.items()}, default, similarity, columns, tuned)
+        given = {name: value for name, value in read_object(file, optional=True).items() if value is not None}
+        settings: Settings = io.from_json(cls, given, file, ANEW, ModelError)
         with turning(ModelError, f"{file}: default_prompt_name: {REASON}", InputError):
             settings.default_prompt  # noqa: B018 - the name is looked up
         return settings
@@ -87,11 +74,7 @@ class Settings:
 
     def write(self, folder: Path) -> None:
         """Writes the file that `read` and sentence-transformers read."""
-        entries: Json = {"__version__": {"jaxwhiten": __version__}, **dataclasses.asdict(self)}
-        for name in ("truncate_dim", "tuned"):
-            if entries[name] is None:
-                del entries[name]
-        io.write_json(folder / SETTINGS_FILE, entries)
+        io.write_json(folder / SETTINGS_FILE, {"__version__": {"jaxwhiten": __version__}, **io.to_json(self)})
 
 
 class _Manifest(TypedDict, total=False):
@@ -110,20 +93,22 @@ def check_parts(folder: Path) -> None:
     manifest = folder / io.MANIFEST
     recorded: Mapping[str, str] = {}
     if manifest.is_file():
-        recorded = records.read(manifest, _Manifest, ANEW, error=ModelError, others=True).get("parts", {})
+        recorded = io.read_json(manifest, _Manifest, ANEW, error=ModelError).get("parts", {})
     fitted = [name for name in (WHITENING_FILE, CODE_FILE) if (folder / name).is_file()]
     for name in dict.fromkeys((*recorded, *fitted)):
         file = io.below(folder, name, ModelError)
-        if not file.is_file():
-            raise ModelError(
-                f"{file}: missing. This folder was saved with it: restore the file, save the model again, or, to accept"
-                f" other vectors, remove its entry from parts in {manifest}."
-            )
-        if recorded.get(name) != (actual := io.sha256_once(file)):
-            raise ModelError(
-                f"{file}: not the file that this folder was saved with: restore that, save the model again, or, to"
-                f" accept other vectors, make its entry of parts in {manifest} {actual}."
-            )
+        actual = io.sha256_once(file) if file.is_file() else None
+        if recorded.get(name) == actual:
+            continue
+        if actual is None:
+            problem = "missing; this folder was saved with it"
+            accept = f"remove its entry from parts in {manifest}"
+        else:
+            problem = "not the file that this folder was saved with"
+            accept = f"make its entry of parts in {manifest} {actual}"
+        raise ModelError(
+            f"{file}: {problem}: restore the file, save the model again, or, to accept other vectors, {accept}."
+        )
 
 
 def says_head(folder: Path) -> bool:
@@ -132,7 +117,7 @@ def says_head(folder: Path) -> bool:
     >>> says_head(Path("cross"))
     False
     """
-    return (folder / "modules.json").is_file() or (folder / "1_Pooling" / "config.json").is_file()
+    return (folder / "modules.json").is_file()
 
 
 def own_pooling(folder: Path) -> str:
@@ -150,15 +135,15 @@ def longest_text(folder: Path, config: EncoderConfig) -> int:
     As in sentence-transformers, this is what the folder specifies, or else its tokenizer, but for that at most as many
     tokens as the model was trained for.
 
-    >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").config)
+    >>> longest_text(Path("cross"), Encoder.from_pretrained("jaxwhiten-tiny").view.core.config)
     48
     """
     if config.model_type == "static":  # it has no positions, and the tokenizer's limit is its teacher's
-        of_tokenizer = read_optional(folder / "config.json").get("max_length")
+        of_tokenizer = read_object(folder / "config.json", optional=True).get("max_length")
     elif (specified := TransformerSettings.read(folder).max_length) is not None:
         return min(specified, config.longest_input)
     else:
-        of_tokenizer = read_optional(folder / TOKENIZER_SETTINGS).get("model_max_length")
+        of_tokenizer = read_object(folder / TOKENIZER_SETTINGS, optional=True).get("model_max_length")
     trained = config.max_positions - config.position_offset
     return min(of_tokenizer, trained) if type(of_tokenizer) is int and of_tokenizer > 0 else trained
 
@@ -167,15 +152,15 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     """Reads the steps of a sentence-transformers folder after its Transformer or StaticEmbedding.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> read_head(encoder.save("model"), encoder.config).steps
+    >>> read_head(encoder.save("model"), encoder.view.core.config).steps
     (Mean(),)
 
     Returns:
       The head, with the folder's default prompt.
 
     Raises:
-      ModelError: There is neither `modules.json` nor `1_Pooling/config.json`, weights are missing, or a module, mode or
-        activation, which the message names, is not supported.
+      ModelError: There is no `modules.json`, weights are missing, or a module, mode or activation, which the message
+        names, is not supported.
     """
     listed = _listed(folder)
     kinds = [kind for kind, _ in listed]
@@ -209,23 +194,19 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
 def _listed(folder: Path) -> list[tuple[str, Path]]:
     """Class name and folder of every module."""
     file = folder / "modules.json"
-    if not file.is_file():
-        if not says_head(folder):
-            raise ModelError(f"{folder}: no modules.json, so pooling='auto' cannot be resolved; specify a pooling.")
-        return [("Transformer", folder), ("Pooling", folder / "1_Pooling")]
-    named = [(row["type"], "" if row["path"] == "." else row["path"]) for row in checkpoint.modules(folder)]
-    if not named:
-        raise ModelError(f"{file}: lists no modules.")
+    if not says_head(folder):
+        raise ModelError(f"{folder}: no modules.json, so pooling='auto' cannot be resolved; specify a pooling.")
     supported = [*_IGNORED, STATIC, *STEPS]
-    for kind, path in named:
-        package, _, name = kind.rpartition(".")
+    listed = []
+    for row in checkpoint.modules(folder):
+        package, _, name = row["type"].rpartition(".")
         if package.split(".")[0] != "sentence_transformers" or name not in supported:
-            raise ModelError(f"{file}: module {kind!r} is not supported. Supported: {', '.join(supported)}.")
-        if len(path) > _LONGEST_NAME:
-            raise ModelError(f"{file}: module path {path!r:.80} is not a valid folder name in it.")
-    with folders.naming(file):
-        places = [io.below(folder, path, ModelError) if path else folder for _, path in named]
-    return [(kind.rpartition(".")[2], place) for (kind, _), place in zip(named, places, strict=True)]
+            raise ModelError(f"{file}: module {row['type']!r} is not supported. Supported: {', '.join(supported)}.")
+        with folders.naming(file):
+            listed.append((name, folder if row["path"] in ("", ".") else io.below(folder, row["path"], ModelError)))
+    if not listed:
+        raise ModelError(f"{file}: lists no modules.")
+    return listed
 
 
 def _text_form(folder: Path, lower_case: bool) -> TextForm:
@@ -235,11 +216,11 @@ def _text_form(folder: Path, lower_case: bool) -> TextForm:
         return TextForm(lower_case=lower_case).with_prompt(prompt)
 
 
-def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:
+def modules_of(head: Head, model: TransformerEncoder) -> list[Module]:
     """The modules of sentence-transformers that perform the steps of a head; `InputError` if there are none.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> [module.kind for module in modules_of(encoder.head, encoder.model(), encoder.tokenizer)]
+    >>> [module.kind for module in modules_of(encoder.view.head, encoder.view.core.model())]
     ['Pooling']
     """
     config = model.config
@@ -250,7 +231,7 @@ def modules_of(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) 
         raise InputError(f"{head.summary}: a static encoder supports only the mean of its tokens.")
     for step in head.steps:
         if not (model.pools and isinstance(step, Mean)):  # a static encoder's first module pools
-            modules += step.to_folder(Target(config, width, tokenizer))
+            modules += step.to_folder(Target(config, width))
         width = step.output_width(width)
     return modules
 
@@ -271,8 +252,8 @@ def write_folder(
     a step of the head has no module. The default settings are the head's own prompt, and cosine similarity. `card` is
     the text of README.md.
 
-    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> write_folder("model", encoder.model(), encoder.tokenizer, encoder.head).name
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> write_folder("model", view.core.model(), view.core.tokenizer, view.head).name
     'model'
     """
     from safetensors.numpy import save_file
@@ -280,7 +261,7 @@ def write_folder(
     from jaxwhiten.models.loading import save_model
     from jaxwhiten.models.static import StaticEncoder, save_static
 
-    modules = modules_of(head, model, tokenizer)
+    modules = modules_of(head, model)
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
         if model.module == STATIC:
@@ -289,7 +270,7 @@ def write_folder(
             save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
         else:
             save_model(model, whole, dtype=dtype)
-        tokenizer.save(whole, head.form)
+        tokenizer.save(whole)
         listed = [_row(model.module, 0, "")]
         changes: dict[str, Any] = {}
         parts = ["modules.json"]
@@ -300,17 +281,16 @@ def write_folder(
             changes |= module.transformer
             if module.config is not None:
                 io.write_json(place / "config.json", dict(module.config))
-                parts.append(f"{place.name}/config.json")
             if module.tensors:
-                parts.append(f"{place.name}/model.safetensors")
                 with io.atomic_path(place / "model.safetensors") as temporary:
                     tensors = {name: np.ascontiguousarray(value) for name, value in module.tensors.items()}
                     save_file(tensors, temporary, metadata={"format": "pt"})
+            parts += [f"{place.name}/{file.name}" for file in sorted(place.iterdir())]
         for step in head.steps:
             step.save_beside(whole)
         parts += [name for name in (WHITENING_FILE, CODE_FILE) if (whole / name).is_file()]
         if changes:
-            io.write_json(whole / "config.json", folders.read_json(whole / "config.json") | changes)
+            io.write_json(whole / "config.json", read_object(whole / "config.json") | changes)
         if not model.pools:
             of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
             io.write_json(whole / SETTINGS_FILES[0], of_transformer)

@@ -78,18 +78,15 @@ def _mean_of(*layers: int) -> Steps:
     return (LayerMix(layers, np.ones(len(layers), np.float32)), Mean())
 
 
-def _integers(name: str, parameters: str | None, usage: str, count: int | None = None) -> list[int]:
-    """Whole numbers separated by "+" or ",". The canonical form has "+", so that lists of names can use commas."""
-    numbers = re.split(r"\s*[,+]\s*", (parameters or "").strip())
-    if not all(re.fullmatch(r"-?\d{1,4}", n) for n in numbers) or (count and len(numbers) != count):
-        raise InputError(f"Pooling {name}:{parameters or ''}: expected {usage}.")
-    return [int(n) for n in numbers]
-
-
 def layers(parameters: str | None) -> tuple[str, Maker]:
-    """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last."""
-    chosen = _integers("layers", parameters, "layers:I+J+..., such as layers:1+12")
-    return "+".join(map(str, chosen)), lambda source: _mean_of(*chosen)
+    """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last.
+
+    The canonical form has "+" where "," is accepted, too, so that lists of names can use commas.
+    """
+    numbers = re.split(r"\s*[,+]\s*", (parameters or "").strip())
+    if not all(re.fullmatch(r"-?\d{1,4}", number) for number in numbers):
+        raise InputError(f"Pooling layers:{parameters or ''}: expected layers:I+J+..., such as layers:1+12.")
+    return "+".join(str(int(number)) for number in numbers), lambda source: _mean_of(*map(int, numbers))
 
 
 POOLINGS: dict[str, Reader] = {
@@ -143,7 +140,7 @@ class Head:
     another pooling. `form` defines how sentences are written before they are tokenised.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> encoder.head.name
+    >>> encoder.view.head.name
     'mean'
     """
 
@@ -225,18 +222,20 @@ class Head:
         Later steps stay, except a whitening or code, which was fitted on the other vectors, and maps behind it.
         """
         (position, after), (pooling, _) = at_pooling(self.steps), at_pooling(named.steps)
-        form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt or "")
-        if isinstance(position[-1], AfterPrompt) and form.prompt is not None:
+        form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt)
+        if isinstance(position[-1], AfterPrompt) and type(form) is TextForm:
             pooling = (*pooling[:-1], AfterPrompt(pooling[-1], position[-1].length))
         if not (same := _facts(position, config) == _facts(pooling, config)):
-            fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
+            fitted = [i for i, step in enumerate(after) if isinstance(step, Whiten | Quantise)]
             if fitted:
-                words = f"pooling={named.name!r} omits {' and '.join(fitted)}, fitted on a different pooling"
+                omitted = " and ".join(after[i].words() for i in fitted)
+                words = f"pooling={named.name!r} omits {omitted}, fitted on a different pooling"
                 warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning)
-            first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
-            after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))
-            lasts = itertools.chain([None], after)
-            after = tuple(s for s, last in zip(after, lasts, strict=False) if {type(s), type(last)} != {Normalize})
+                more = (step for step in after[fitted[0] :] if isinstance(step, Normalize | Truncate))
+                kept = itertools.groupby(
+                    (*after[: fitted[0]], *more), lambda step: isinstance(step, Normalize) or id(step)
+                )
+                after = tuple(next(steps) for _, steps in kept)  # normalized once
         if not after and pooling == named.steps and form == named.form:
             return named
         if same:
@@ -294,7 +293,7 @@ def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
     """The steps up to and including the pooling, and the steps after it.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> before, after = at_pooling(encoder.then(Normalize()).head.steps)
+    >>> before, after = at_pooling(encoder.view.then(Normalize()).head.steps)
     >>> len(before), after
     (1, (Normalize(),))
     """
@@ -335,7 +334,7 @@ def run(
     The result has one vector per row, or with segments one per sentence, row by row.
 
     >>> encoder, ids = Encoder.from_pretrained("jaxwhiten-tiny"), jnp.array([[2, 9, 3]])
-    >>> run(encoder.head.steps, encoder.model()(ids, jnp.ones_like(ids)), jnp.ones_like(ids)).shape
+    >>> run(encoder.view.head.steps, encoder.view.core.model()(ids, jnp.ones_like(ids)), jnp.ones_like(ids)).shape
     (1, 256)
     """
     if segments is not None:
@@ -354,8 +353,8 @@ def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
 
     >>> from jaxwhiten.models.graph import EncoderGraph, Graph
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> graph = EncoderGraph(Graph(), encoder.model(), encoder.max_length)
-    >>> write_steps(encoder.head.steps, graph).startswith("Div")
+    >>> graph = EncoderGraph(Graph(), encoder.view.core.model(), encoder.max_length)
+    >>> write_steps(encoder.view.head.steps, graph).startswith("Div")
     True
     """
     mask = encoder.graph.op("Cast", "attention_mask", to=1)  # float32

@@ -257,21 +257,16 @@ class Concat(Pooling):
     def from_folder(cls, found: Found) -> Step | None:
         """The pooling of a folder: a `Concat`, or a single pooling if the folder has one mode."""
         raw = found.read(*_OF_POOLING)
-        modes = raw.get("pooling_mode")
-        if modes is None:
-            modes = [mode for mode, key in _OLDER_KEYS.items() if raw.get(key)] or ["mean"]
-        if isinstance(modes, str):
-            modes = [modes]
-        if not isinstance(modes, list) or not modes or not all(isinstance(m, str) and m in MODES for m in modes):
+        modes = raw.get("pooling_mode") or [mode for mode, key in _OLDER_KEYS.items() if raw.get(key)] or ["mean"]
+        modes = [modes] if isinstance(modes, str) else modes
+        if not isinstance(modes, list) or any(not isinstance(mode, str) or mode not in MODES for mode in modes):
             raise ModelError(f"{found.file}: pooling {modes!r} is not supported. Supported: {', '.join(MODES)}.")
         declared = raw.get("embedding_dimension", raw.get("word_embedding_dimension", found.width))
         if declared != found.width:
             raise ModelError(f"{found.file}: expected {found.width} dimensions, got {declared!r}.")
         parts = tuple(MODES[mode]() for mode in modes)
         pooling = parts[0] if len(parts) == 1 else cls(parts)
-        if raw.get("include_prompt") is False:
-            return AfterPrompt(pooling, np.int32(0))
-        return pooling
+        return AfterPrompt(pooling, np.int32(0)) if raw.get("include_prompt") is False else pooling
 
     def to_onnx(self, graph: OnnxGraph, x: States) -> str:
         return graph.op("Concat", *(part.to_onnx(graph, x) for part in self.parts), axis=-1)

@@ -19,7 +19,7 @@ class LayerMix(StateStep):
     """Weighted mean of hidden states (WeightedLayerPooling); layer 0 is the embedding output, -1 the last layer.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> encoder.with_pooling("layers:0+2").encode("A dog runs.").shape
+    >>> encoder.encode("A dog runs.", pooling="layers:0+2").shape
     (256,)
     """
 

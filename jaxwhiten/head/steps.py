@@ -8,6 +8,7 @@ decorator `step`; no other code has to change. Whatever the class does not defin
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,15 +16,16 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-from jaxwhiten.errors import InputError
-from jaxwhiten.models import EncoderConfig, folders
-from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.text.settings import check_values, refuse_unknown
+from jaxwhiten.errors import REASON, InputError, turning
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.text.settings import check_values, read_object, refuse_unknown
 from jaxwhiten.types import AnyArray, Fields, Float, Int, Json, OnnxGraph, PyTree, RowsLike
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE = "whitening.safetensors"
 CODE_FILE = "code.safetensors"
+
+_OUR_CLASS = re.compile(r"<class 'jaxwhiten\.[\w.]+'>")
 
 # Arrays of JAX, which is imported by those who run the steps; a folder's steps are read without it.
 Vectors = Float[Any, "batch d"]
@@ -109,16 +111,15 @@ class Module:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The context in which a step is written to a folder: encoder, width of vectors before the step, and tokenizer.
+    """The context in which a step is written to a folder: the encoder, and the width of vectors before the step.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> Normalize().to_folder(Target(encoder.config, encoder.dimension, encoder.tokenizer))[0].kind
+    >>> Normalize().to_folder(Target(encoder.view.core.config, encoder.dimension))[0].kind
     'Normalize'
     """
 
     config: EncoderConfig
     width: int
-    tokenizer: BulkTokenizer
 
 
 _NAMES = {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)}
@@ -140,17 +141,10 @@ class Found:
 
     def read(self, *understood: str, optional: bool = False) -> Json:
         """The configuration; `ModelError` if a key is not understood, or maps something else than sentence vectors."""
-        raw = {} if optional and not self.file.is_file() else folders.read_json(self.file)
+        raw = read_object(self.file, optional=optional)
         check_values(self.file, raw, _NAMES)
         refuse_unknown(self.file, raw, {*understood, *_NAMES})
         return raw
-
-
-def read_optional(file: Path) -> Json:
-    """The contents of a JSON file; empty if the file is missing."""
-    if file.is_file():
-        return folders.read_json(file)
-    return {}
 
 
 class Step:
@@ -258,13 +252,9 @@ def facts(steps: PyTree) -> Any:
     if isinstance(steps, Step):
         static = _fields(steps, None)
         for name, value in static.items():
-            try:
+            where = f"{type(steps).__name__}.{name}"
+            with turning(InputError, f"{where}: {REASON}: use a tuple, or array() for the field.", TypeError):
                 hash(value)
-            except TypeError:
-                where = f"{type(steps).__name__}.{name}"
-                kind = type(value).__name__
-                message = f"{where}: expected a hashable value, got {kind}: use a tuple, or array() for the field."
-                raise InputError(message) from None
         arrays = {name: facts(value) for name, value in _fields(steps, "array").items()}
         return type(steps), *static.items(), *arrays.items()
     if isinstance(steps, Mapping):
@@ -283,22 +273,10 @@ def lasting(values: AnyArray) -> str | None:
     is not their value.
 
     >>> lasting(facts(Truncate(64)))
-    "(jaxwhiten.head.vectors.Truncate, ('k', 64))"
+    "(<class 'jaxwhiten.head.vectors.Truncate'>, ('k', 64))"
     """
-    if isinstance(values, tuple):
-        texts = [lasting(value) for value in values]
-        if None in texts:
-            return None
-        return f"({', '.join(map(str, texts))})"
-    if isinstance(values, type):
-        inside = values.__module__.partition(".")[0] == __package__.partition(".")[0]
-        if inside and "<" not in values.__qualname__:
-            return f"{values.__module__}.{values.__qualname__}"
-        return None
-    plain = values is None or type(values) in (bool, int, float, str) or isinstance(values, np.generic)
-    if plain:
-        return repr(values)
-    return None
+    text = repr(values)
+    return None if "<" in _OUR_CLASS.sub("", text) else text
 
 
 STEPS: dict[str, list[type[Step]]] = {}
@@ -321,11 +299,7 @@ def step(cls: S) -> S:
     [[2.0, 2.0]]
     """
     made = dataclasses.dataclass(frozen=True)(cls)
-    names: dict[str | None, list[str]] = {None: [], "array": []}
-    for field in dataclasses.fields(made):  # type: ignore[arg-type]
-        names.setdefault(field.metadata.get("kind"), []).append(field.name)
-
-    _unregistered[made] = names[None], names["array"]
+    _unregistered.append(made)
     if "jax" in sys.modules:
         as_pytrees()
     for kind in cls.kinds:
@@ -333,7 +307,7 @@ def step(cls: S) -> S:
     return made  # type: ignore[return-value]
 
 
-_unregistered: dict[type[Any], tuple[list[str], list[str]]] = {}  # names of static fields and of arrays
+_unregistered: list[type[Any]] = []
 
 
 def as_pytrees() -> None:
@@ -347,16 +321,14 @@ def as_pytrees() -> None:
 
     # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache
     # with these keys could return the program of another pooling.
-    def register(made: type[Any], static: list[str], arrays: list[str]) -> None:
-        def flatten(step: PyTree) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
-            keyed = [(jax.tree_util.GetAttrKey(name), getattr(step, name)) for name in arrays]
-            return keyed, (made, *(getattr(step, name) for name in static))
+    def flatten(step: PyTree) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        arrays = _fields(step, "array")
+        keyed = [(jax.tree_util.GetAttrKey(name), value) for name, value in arrays.items()]
+        return keyed, (type(step), tuple(arrays), *_fields(step, None).items())
 
-        def unflatten(fixed: tuple[Any, ...], leaves: PyTree) -> PyTree:
-            return made(**dict(zip((*static, *arrays), (*fixed[1:], *leaves), strict=True)))
-
-        jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    def unflatten(fixed: tuple[Any, ...], leaves: PyTree) -> PyTree:
+        made, names, *static = fixed
+        return made(**dict(static), **dict(zip(names, leaves, strict=True)))
 
     while _unregistered:
-        made, names = _unregistered.popitem()
-        register(made, *names)
+        jax.tree_util.register_pytree_with_keys(_unregistered.pop(), flatten, unflatten)

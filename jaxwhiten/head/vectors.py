@@ -38,13 +38,9 @@ def activated(name: str, x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*ba
     """An activation in `ACTIVATIONS`."""
     import jax
 
-    if name in ("Identity", "Tanh"):
-        if name == "Identity":
-            return x
-        return jax.numpy.tanh(x)
-    if name == "GELU":
-        return jax.nn.gelu(x, approximate=False)
-    return getattr(jax.nn, name.lower())(x)
+    if name == "Identity":
+        return x
+    return jax.nn.gelu(x, approximate=False) if name == "GELU" else getattr(jax.nn, name.lower())(x)
 
 
 def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> Module:
@@ -112,7 +108,7 @@ class Dense(VectorStep):
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
     >>> layer = Dense(np.eye(64, 256, dtype=np.float32), np.zeros(64, np.float32), activation="Identity")
-    >>> encoder.then(layer).dimension
+    >>> encoder.view.then(layer).width
     64
     """
 
@@ -153,54 +149,47 @@ class Dense(VectorStep):
     @classmethod
     def from_folder(cls, found: Found) -> Dense | Whiten:
         raw = found.read(*_OF_DENSE)
-        width = found.width
-        file = found.file
-        inputs = raw.get("in_features")
-        outputs = raw.get("out_features")
-        if inputs != width or not isinstance(outputs, int):
-            raise ModelError(f"{file}: maps {inputs!r} to {outputs!r} features; what comes before has {width}.")
+        width, outputs = found.width, raw.get("out_features")
+        if raw.get("in_features") != width or not isinstance(outputs, int):
+            got = f"maps {raw.get('in_features')!r} to {outputs!r} features"
+            raise ModelError(f"{found.file}: {got}; what comes before has {width}.")
         activation = str(raw.get("activation_function", "torch.nn.modules.activation.Tanh"))
-        package, _, name = activation.rpartition(".")
-        if package.split(".")[0] != "torch" or name not in ACTIVATIONS:
-            raise ModelError(
-                f"{file}: activation {activation!r} is not supported. Supported: {', '.join(ACTIVATIONS)}."
-            )
+        name = activation.rpartition(".")[2]
+        if not activation.startswith("torch.") or name not in ACTIVATIONS:
+            supported = ", ".join(ACTIVATIONS)
+            raise ModelError(f"{found.file}: activation {activation!r} is not supported. Supported: {supported}.")
         residual = bool(raw.get("use_residual"))
-        shapes: dict[str, tuple[int, ...]] = {"linear.weight": (outputs, width)}
-        if raw.get("bias", True):
-            shapes["linear.bias"] = (outputs,)
-        if residual and outputs != width:
-            shapes["residual.weight"] = (outputs, width)
         tensors, where = checkpoint.open_weights(found.folder)
-        read = {key: np.asarray(checkpoint.read_tensor(tensors, key, shape, where)) for key, shape in shapes.items()}
-        weight, bias, more = (read.get(key) for key in ("linear.weight", "linear.bias", "residual.weight"))
-        dense = cls(weight, bias, more, name, residual)
-        fits = name == "Identity" and bias is not None and not residual
-        return (dense._whitening(found.model / WHITENING_FILE) if fits else None) or dense
+
+        def read(key: str, shape: tuple[int, ...], there: bool = True) -> np.ndarray | None:
+            return checkpoint.read_tensor(tensors, key, shape, where) if there else None
+
+        dense = cls(
+            read("linear.weight", (outputs, width)),
+            read("linear.bias", (outputs,), bool(raw.get("bias", True))),
+            read("residual.weight", (outputs, width), residual and outputs != width),
+            name,
+            residual,
+        )
+        return dense._whitening(found.model / WHITENING_FILE) or dense
 
     def _whitening(self, file: Path) -> Whiten | None:
         """The whitening saved in a file, if this layer is its map; otherwise None."""
-        if not file.is_file():
+        if self.activation != "Identity" or self.bias is None or self.residual or not file.is_file():
             return None
         with turning(ModelError, REASON, FormatError):
             whitening = Whitening.load(file)
-        weight = np.ascontiguousarray(self.weight.T)
-        bias = self.bias
-        kernel = whitening.kernel
-        same = kernel[0].shape == weight.shape and all(map(np.allclose, kernel, (weight, bias)))
-        if same:
-            return Whiten(weight, bias, whitening)
-        return None
+        ours = np.ascontiguousarray(self.weight.T), self.bias
+        same = all(a.shape == b.shape and np.allclose(a, b) for a, b in zip(whitening.kernel, ours, strict=True))
+        return Whiten(*ours, whitening) if same else None
 
     def to_onnx(self, graph: OnnxGraph, x: str) -> str:
         y = graph.activation(self.activation, _onnx_linear(graph, x, "", self.weight.T, self.bias))
         if not self.residual:
             return y
-        if self.residual_weight is None:
-            more = x
-        else:
-            more = _onnx_linear(graph, x, "residual.", self.residual_weight.T, None)
-        return graph.op("Add", y, more)
+        if self.residual_weight is not None:
+            x = _onnx_linear(graph, x, "residual.", self.residual_weight.T, None)
+        return graph.op("Add", y, x)
 
     def words(self) -> str:
         return f"dense {self.activation}{' + residual' if self.residual else ''}"
@@ -211,7 +200,7 @@ class Truncate(VectorStep):
     """Keeps the first k columns, as for a Matryoshka encoder.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> encoder.then(Truncate(64)).dimension
+    >>> encoder.view.then(Truncate(64)).width
     64
 
     References:
@@ -243,7 +232,7 @@ class Normalize(VectorStep):
     """Scales rows to unit length.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> bool(np.isclose(np.linalg.norm(encoder.then(Normalize()).encode("A dog runs.")), 1))
+    >>> bool(np.isclose(np.linalg.norm(encoder.view.then(Normalize())(["A dog runs."])), 1))
     True
     """
 

@@ -19,6 +19,7 @@ from jaxwhiten.io.files import (
     writing,
 )
 from jaxwhiten.io.kept import Files, Identity, identity, keep, recall, sha256_once
+from jaxwhiten.io.records import from_json, parse_json, read_json, to_json
 from jaxwhiten.io.tensors import (
     FORMAT_VERSION,
     cache_dir,
@@ -55,11 +56,14 @@ __all__ = [
     "content_key",
     "existing",
     "finite_numbers",
+    "from_json",
     "identity",
     "keep",
     "load_tensors",
     "map_array",
+    "parse_json",
     "put_back",
+    "read_json",
     "reason",
     "recall",
     "remove_stale",
@@ -72,6 +76,7 @@ __all__ = [
     "sha256_file",
     "sha256_once",
     "take",
+    "to_json",
     "whole_folder",
     "within",
     "write_json",

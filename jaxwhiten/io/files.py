@@ -8,6 +8,7 @@ import errno
 import glob
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -18,8 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from jaxwhiten import interrupts, records
+from jaxwhiten import interrupts
 from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputError
+from jaxwhiten.io.records import read_json
 from jaxwhiten.locks import LOCK, locked
 
 PathLike = str | os.PathLike[str]
@@ -27,12 +29,11 @@ MANIFEST = "jaxwhiten.json"  # lists the files of a folder made by `whole_folder
 HEADER_KEY = "jaxwhiten"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
+_LONGEST_NAME = 255  # bytes, of most file systems
+_START = 1 << 16  # bytes, which hold the header of a tensor file
+_KIND = re.compile(rb'^.{8}\{"__metadata__":\{"jaxwhiten":"\{.*?\\"kind\\": \\"([a-z_ -]+)\\"', re.DOTALL)
 # How files begin that this package writes, by their ending; a tensor file has its kind in its header.
 _BEGINNINGS = {".npy": b"\x93NUMPY", ".parquet": b"PAR1", ".jsonl": b"{", ".png": b"\x89PNG", ".html": b"<"}
-
-
-class _Kind(TypedDict):
-    kind: str
 
 
 class _Manifest(TypedDict):
@@ -78,14 +79,13 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model", once: bool = False) -> Iterator[Path]:
+def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model") -> Iterator[Path]:
     """Yields an empty folder next to `path`, which replaces `path` as a whole if the block ends without an error.
 
     After a kill at any moment `path` holds the old folder or the new one; the next writer removes the other. `MANIFEST`
     lists the new folder's files and names its `kind`, such as `"onnx"`; the block may write other facts to it. If
     `path` itself is a folder that is being written so, it is yielded. `blamed` are the errors by which the block
-    reports a failed write, in addition to errors of Python and safetensors. With `once`, a folder that another writer
-    has finished meanwhile stays.
+    reports a failed write, in addition to errors of Python and safetensors.
 
     >>> with whole_folder("model") as folder:
     ...     write_text(folder / "config.json", "{}")
@@ -115,25 +115,14 @@ def whole_folder(path: PathLike, *blamed: type[Exception], kind: str = "model", 
             with writing(folder, OSError):
                 files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
                 names = [*(name for file in files if (name := file.as_posix()) != MANIFEST), MANIFEST]
-                facts = records.read(temporary / MANIFEST, dict[str, Any]) if len(names) == len(files) else {}
+                facts = read_json(temporary / MANIFEST, dict[str, Any]) if len(names) == len(files) else {}
                 write_json(temporary / MANIFEST, {**facts, "kind": kind, "files": names})
                 for name in names:
                     _flush(temporary / name)
-                if once:
-                    _rename_once(temporary, folder)
-                else:
-                    (_exchange if check_folder(folder, kind).exists() else os.rename)(temporary, folder)
+                (_exchange if check_folder(folder, kind).exists() else os.rename)(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         interrupts.unfinished -= unfinished
-
-
-def _rename_once(new: Path, folder: Path) -> None:
-    try:
-        os.rename(new, folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
 
 
 def _remove_killed(folder: Path) -> None:
@@ -187,25 +176,19 @@ def check_file(path: PathLike, kind: str = "") -> Path:
             raise InputError(f"{path}: is a folder; expected a file.")
         if not real.exists() or not real.is_file() or not real.stat().st_size:
             return real
-        start = _BEGINNINGS.get(real.suffix.lower(), b"")
         with open(real, "rb") as file:
-            begins = file.read(8)
-            other = _kind_of(begins, file) if kind else ""
-    if (other != kind) if kind else not begins.startswith(start):
-        if other:
-            what = f"contains a {other!r}, not a {kind!r}"
-        else:
-            what = "is not a file that jaxwhiten wrote"
+            start = file.read(_START)
+    if kind:
+        header = _KIND.search(start)  # of a damaged file, too
+        other = header[1].decode() if header else ""
+        fits = other == kind
+    else:
+        other = ""
+        fits = start.startswith(_BEGINNINGS.get(real.suffix.lower(), b""))
+    if not fits:
+        what = f"contains a {other!r}, not a {kind!r}" if other else "is not a file that jaxwhiten wrote"
         raise InputError(f"{path}: {what}; nothing was written. Specify a different output.")
     return real
-
-
-def _kind_of(length: bytes, rest: typing.BinaryIO) -> str:
-    """The kind of a tensor file, even of a damaged one; empty for a file of another origin."""
-    with contextlib.suppress(FormatError, LookupError):
-        header = records.parse(rest.read(min(int.from_bytes(length, "little"), 1 << 26)), dict[str, dict[str, Any]], "")
-        return records.parse(header["__metadata__"][HEADER_KEY], _Kind, "", others=True)["kind"]
-    return ""
 
 
 def check_folder(path: PathLike, kind: str = "model") -> Path:
@@ -230,7 +213,7 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
         raise InputError(f"{path}: the working directory or a mount cannot be replaced: specify a folder in it.")
     manifest = _Manifest(files=[])
     with contextlib.suppress(FormatError):
-        manifest = records.read(folder / MANIFEST, _Manifest, others=True)
+        manifest = read_json(folder / MANIFEST, _Manifest)
     if (existing := manifest.get("kind", kind)) != kind:
         raise InputError(f"{path}: is a folder of kind {existing!r}, not {kind!r}; nothing was written: use another.")
     for file in folder.rglob("*"):
@@ -281,7 +264,9 @@ def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) ->
     Raises:
       JaxwhitenError: Of class `error`, if the name is no relative path of plain names or a link leaves the folder.
     """
-    if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
+    parts = name.replace("\\", "/").split("/")
+    named = name.isprintable() and not {"", ".", ".."} & set(parts)
+    if not named or max(len(os.fsencode(part)) for part in parts) > _LONGEST_NAME:
         raise error(f"{folder}: {name!r:.80} is not a valid file or folder name in it.")
     root, target = (Path(os.path.realpath(path)) for path in (folder, folder / name))
     blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root

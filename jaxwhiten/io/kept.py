@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxwhiten import records
 from jaxwhiten.errors import ModelError, warn
 from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
+from jaxwhiten.io.records import read_json
 from jaxwhiten.io.tensors import cache_dir, check_seal, content_key, seal, sha256_file
 
 T = TypeVar("T")
@@ -89,7 +89,9 @@ def keep(folder: Path, write: Callable[[Path], Any], *blamed: type[Exception]) -
     >>> recall(Path("kept"), lambda folder: (folder / "text").read_text())
     'It rains.'
     """
-    with whole_folder(folder, *blamed, kind="cache", once=True) as whole:
+    if folder.exists():  # of another process
+        return
+    with whole_folder(folder, *blamed, kind="cache") as whole:
         write(whole)
         checksums = {file.name: sha256_file(file) for file in sorted(whole.iterdir())}
         write_json(whole / _CHECKSUMS, seal(checksums))
@@ -104,7 +106,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
     True
     """
     try:
-        checksums = records.read(folder / _CHECKSUMS, dict[str, str])
+        checksums = read_json(folder / _CHECKSUMS, dict[str, str])
         check_seal(_CHECKSUMS, checksums)
         for name in checksums.keys() - {"checksum"}:
             file = folder / name

@@ -6,20 +6,20 @@ tensors' bytes, and the provenance that the writer gave.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 
-from jaxwhiten import records
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import REASON, Bounds, FormatError, turning
 from jaxwhiten.io.files import HEADER_KEY, PathLike, atomic_path, check_file, existing
+from jaxwhiten.io.records import from_json, parse_json
 from jaxwhiten.types import Fields, Json
 
 FORMAT_VERSION = 1
@@ -133,14 +133,10 @@ def map_array(path: PathLike) -> np.ndarray:
     >>> map_array("vectors.npy").shape
     (2, 3)
     """
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for ever
-            raise ValueError("not a regular file")
+    if not os.path.isfile(path):  # opening a pipe would wait for ever
+        raise FileNotFoundError(errno.ENOENT, "no such file")
+    with turning(ValueError, f"not a readable .npy file ({REASON})"):  # malformed headers raise many types
         return np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError):
-        raise
-    except Exception as error:  # malformed headers: TypeError, OverflowError, MemoryError, RecursionError, ...
-        raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
 
 
 def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str, header: Fields) -> None:
@@ -236,8 +232,8 @@ def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[s
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         text = metadata[HEADER_KEY]
-    header = records.parse(text, dict[str, Any], path)
-    fields = records.from_json(_Header, header, path, others=True)
+    header = parse_json(text, dict[str, Any], path)
+    fields = from_json(_Header, header, path)
     check_version(path, header)
     if fields["kind"] not in kinds:
         raise FormatError(f"{path}: contains a {fields['kind']!r}, not a {' or '.join(map(repr, kinds))}.")

@@ -7,7 +7,6 @@ that weights of any dtype need no more memory than the resulting arrays.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
@@ -19,7 +18,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import DTypeLike
 
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
@@ -62,10 +61,6 @@ class Module(TypedDict):
 
 class _Shards(TypedDict):
     weight_map: dict[str, str]
-
-
-class _Architectures(TypedDict):
-    architectures: list[str]
 
 
 def load_parameters(
@@ -205,7 +200,7 @@ def static_folder(folder: Path) -> Path | None:
 
 def modules(folder: Path) -> list[Module]:
     """The rows of `modules.json`."""
-    return records.read(folder / "modules.json", list[Module], ANEW, error=ModelError, others=True)
+    return io.read_json(folder / "modules.json", list[Module], ANEW, error=ModelError)
 
 
 def first_module(folder: Path, kind: str) -> Path | None:
@@ -246,21 +241,10 @@ def open_weights(folder: Path) -> tuple[Tensors, Path]:
     if pickled:
         raise ModelError(
             f"{folder / pickled}: pickled weights can run code when they are read, so jaxwhiten does not read them."
-            f" Save them as safetensors first: {_saving(folder)}."
+            " Save them as safetensors first: load the model in sentence-transformers or transformers, and save it by"
+            " save_pretrained(NEW_FOLDER)."
         )
     raise ModelError(f"{folder}: no weights; expected {SAFETENSORS}, {SAFETENSORS_INDEX} or {MSGPACK}.")
-
-
-def _saving(folder: Path) -> str:
-    """The call that saves a model with pickled weights anew, all of its modules and its head with it."""
-    for whole in (folder, folder.parent):
-        if (whole / "modules.json").is_file():
-            return f"SentenceTransformer({str(whole)!r}).save(NEW_FOLDER)"
-    name = ""
-    with contextlib.suppress(ModelError, LookupError):
-        name = records.read(folder / "config.json", _Architectures, error=ModelError, others=True)["architectures"][0]
-    name = name if name.isidentifier() else "AutoModel"
-    return f"{name}.from_pretrained({str(folder)!r}).save_pretrained(NEW_FOLDER)"
 
 
 def _open_safetensors(path: Path) -> Tensors:
@@ -272,7 +256,7 @@ def _open_safetensors(path: Path) -> Tensors:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         data: np.ndarray = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    entries = records.parse(data[8:begin].tobytes(), dict[str, dict[str, Any]], path, ANEW, error=ModelError)
+    entries = io.parse_json(data[8:begin].tobytes(), dict[str, dict[str, Any]], path, ANEW, error=ModelError)
     data = data[begin:]
 
     def mapped(name: str) -> np.ndarray:
@@ -286,7 +270,7 @@ def _open_safetensors(path: Path) -> Tensors:
 
 def _shards(index: Path) -> list[Path]:
     """The shards that an index names, which are there."""
-    names = sorted(set(records.read(index, _Shards, ANEW, error=ModelError, others=True)["weight_map"].values()))
+    names = sorted(set(io.read_json(index, _Shards, ANEW, error=ModelError)["weight_map"].values()))
     for name in names:
         if not os.path.isfile(io.below(index.parent, name, ModelError)):
             raise ModelError(f"{index}: shard {name!r:.80} is missing; download it again.")

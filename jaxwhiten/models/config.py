@@ -41,8 +41,6 @@ class Attention(NamedTuple):
     rotary_theta: float  # base of the rotary position embedding; 0 for none
     scaling: RotaryScaling | None  # of the rotary position embedding
     causal: bool  # whether tokens attend only to themselves and earlier tokens
-    head_size: int
-    kv_heads: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +95,6 @@ class EncoderConfig:
     # Key and value heads, each shared by consecutive query heads; 0 means `num_heads`.
     num_kv_heads: int = bounded(0, 0, 512)
     head_size: int = bounded(0, 0, 16_384)  # width of a head; 0 means `hidden_size / num_heads`
-    local_kv_heads: int = bounded(0, 0, 512)  # of local layers; 0 means `num_kv_heads`
-    local_head_size: int = bounded(0, 0, 16_384)  # of local layers; 0 means `head_size`
     query_scalar: float = bounded(0.0, 0.0, 1e6)  # scores are divided by its square root; 0 means the width of a head
     head_norm: bool = False  # whether each head of queries and keys is normalised, before it is rotated
     causal: bool = False  # whether tokens attend only to themselves and earlier tokens
@@ -115,44 +111,36 @@ class EncoderConfig:
         heads = self.num_heads
         if not self.head_size and self.hidden_size % heads:
             raise ModelError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {heads}.")
-        for name, meant in (
-            ("embedding_size", self.hidden_size),
-            ("head_size", self.hidden_size // heads),
-            ("num_kv_heads", heads),
-            ("local_head_size", self.head_size or self.hidden_size // heads),
-            ("local_kv_heads", self.num_kv_heads or heads),
-        ):
-            object.__setattr__(self, name, getattr(self, name) or meant)
+        usual = {"embedding_size": self.hidden_size, "head_size": self.hidden_size // heads, "num_kv_heads": heads}
+        for name, value in usual.items():
+            object.__setattr__(self, name, getattr(self, name) or value)
         if self.embedding_size != self.hidden_size:
             object.__setattr__(self, "embedding_projection", True)
-        kinds = dict.fromkeys(self.attention)
-        widths = {self.head_size, self.local_head_size}
-        faults = (
-            (any(heads % kind.kv_heads for kind in kinds), f"{heads} heads do not share {self.num_kv_heads} evenly"),
-            (self.rotary_theta and any(w % 2 for w in widths), f"heads of {widths} are odd; rotary ones must be even"),
-            (not 0 <= self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is not a token ID"),
-            (not 0 <= self.experts_taken <= self.experts, f"{self.experts_taken} of {self.experts} experts are taken"),
-            (self.longest_input < 1, f"{self.max_positions} positions leave none after an offset of the padding id"),
-            (self.layer_groups > self.num_layers, f"{self.layer_groups} groups for {self.num_layers} layers"),
-            (self.parameters > _MAX_PARAMETERS, f"{self.parameters:.1e} parameters are more than are read"),
-        )
-        for wrong, fault in faults:
-            if wrong:
+        rotates = self.rotary_theta or self.local_rotary_theta
+        faults = {
+            f"{heads} heads do not share {self.num_kv_heads} evenly": heads % self.num_kv_heads,
+            f"heads of {self.head_size} are odd; rotary ones must be even": rotates and self.head_size % 2,
+            f"pad_token_id {self.pad_token_id} is not a token ID": not 0 <= self.pad_token_id < self.vocab_size,
+            f"{self.experts_taken} of {self.experts} experts are taken": not 0 <= self.experts_taken <= self.experts,
+            f"{self.max_positions} positions leave none after an offset of the padding id": self.longest_input < 1,
+            f"{self.layer_groups} groups for {self.num_layers} layers": self.layer_groups > self.num_layers,
+            f"{self.parameters:.1e} parameters are more than are read": self.parameters > _MAX_PARAMETERS,
+        }
+        for fault, there in faults.items():
+            if there:
                 raise ModelError(f"{fault}.")
 
     @property
     def attention(self) -> tuple[Attention, ...]:
         """The attention of each layer."""
-        rotary = (self.rotary_theta, self.rotary_scaling)
-        local_rotary = (self.local_rotary_theta, self.local_rotary_scaling)
-        everywhere = Attention(None, *rotary, self.causal, self.head_size, self.num_kv_heads)
-        nearby = Attention(self.local_window, *local_rotary, self.causal, self.local_head_size, self.local_kv_heads)
+        everywhere = Attention(None, self.rotary_theta, self.rotary_scaling, self.causal)
+        nearby = Attention(self.local_window, self.local_rotary_theta, self.local_rotary_scaling, self.causal)
         return tuple(nearby if layer in self.local_layers else everywhere for layer in range(self.num_layers))
 
     @property
     def layer_flops(self) -> int:
         """Floating-point operations per token in the dense products of an average layer, without attention itself."""
-        heads = sum((self.num_heads + kind.kv_heads) * kind.head_size for kind in self.attention) // self.num_layers
+        heads = (self.num_heads + self.num_kv_heads) * self.head_size
         inner = self.num_layers + (self.experts - 1) * len(self.expert_layers)
         return 2 * self.hidden_size * (2 * heads + (2 + self.gated) * self.intermediate_size * inner // self.num_layers)
 
@@ -246,9 +234,7 @@ def read_rotary(
 def _read_scaling(parameters: Fields, yarn: bool) -> RotaryScaling:
     def number(key: str, default: float = 0.0) -> float:
         value = parameters.get(key)
-        if value is None:
-            value = default
-        scaling: float = typed(value, "float", key)
+        scaling: float = typed(default if value is None else value, "float", key)
         Bounds(0.0).check(key, scaling, ModelError)
         return scaling
 
@@ -263,10 +249,14 @@ def _read_scaling(parameters: Fields, yarn: bool) -> RotaryScaling:
     attention = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
     original = typed(parameters.get(key := "original_max_position_embeddings"), "int", key)
     Bounds(1, (1 << 31) - 1).check(key, original, ModelError)
-    turns = number("beta_fast") or 32.0, number("beta_slow") or 1.0
-    attention = number("attention_factor", attention)
-    growth = number("llama_4_scaling_beta")
-    return RotaryScaling(factor, original, *turns, attention, growth)
+    return RotaryScaling(
+        factor,
+        original,
+        fast=number("beta_fast") or 32.0,
+        slow=number("beta_slow") or 1.0,
+        attention=number("attention_factor", attention),
+        growth=number("llama_4_scaling_beta"),
+    )
 
 
 def write_rotary(config: EncoderConfig) -> Json:

@@ -10,14 +10,13 @@ import hashlib
 import importlib.util
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, ModelError, check_name, turning
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.registry import FAMILIES
-from jaxwhiten.text.settings import TransformerSettings, read_object, refuse_unknown
+from jaxwhiten.text.settings import TransformerSettings, read_object
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 from jaxwhiten.types import Fields, Json
 
@@ -111,45 +110,20 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
 
 
-def read_json(path: Path) -> Json:
-    """The JSON object in a file of a model folder."""
-    return read_object(path)
-
-
-class _Noted(dict[str, Any]):
-    """A JSON object that notes which of its keys are looked up."""
-
-    def __init__(self, raw: Fields):
-        super().__init__(raw)
-        self.seen = set[str]()
-
-    def __getitem__(self, key: str) -> Any:
-        self.seen.add(key)
-        return super().__getitem__(key)
-
-    def get(self, key: str, default: object = None) -> Any:
-        self.seen.add(key)
-        return super().get(key, default)
-
-
 def config_json(folder: Path) -> Json:
     """The contents of `config.json`, with the keys that sentence-transformers' file puts in their place."""
-    return {**read_json(folder / "config.json"), **TransformerSettings.read(folder).config}
+    return {**read_object(folder / "config.json"), **TransformerSettings.read(folder).config}
 
 
 def load_config(folder: Path) -> EncoderConfig:
     """Reads `config.json`; ModelError if keys are missing, or a value is not supported or out of range.
 
-    Keys of `config_args` in sentence-transformers' file replace its keys; `ModelError` if one is not understood.
+    Keys of `config_args` in sentence-transformers' file replace its keys.
 
     >>> load_config(resolve_folder("jaxwhiten-tiny")).num_layers
     4
     """
-    settings = TransformerSettings.read(folder)
-    raw = _Noted(config_json(folder))
-    config = _parsed(folder, raw)
-    refuse_unknown(settings.file, settings.config, {*raw.seen, "output_hidden_states"}, settings.config_key)
-    return config
+    return _parsed(folder, config_json(folder))
 
 
 def _parsed(folder: Path, raw: Fields) -> EncoderConfig:

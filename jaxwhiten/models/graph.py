@@ -239,11 +239,11 @@ class EncoderGraph:
             seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}.{kind.causal}", near, 0, 1))
         if self.model.relative_bias is not None:
             bias = self._relative_bias(_array(self.model.relative_bias.embedding))
-        turns = rotary(longest, kind.head_size, kind.rotary_theta, kind.scaling)
+        turns = rotary(longest, self.model.config.head_size, kind.rotary_theta, kind.scaling)
         if turns is None:
             return _Context(seen, bias, None)
         tables = [turns.cos, turns.sin, *([] if turns.growth is None else [turns.growth[:, None]])]
-        of = f"rotary.{kind.rotary_theta}.{kind.head_size}.{kind.scaling}"
+        of = f"rotary.{kind.rotary_theta}.{kind.scaling}"
         return _Context(seen, bias, tuple(self._table(f"{of}.{name}", x, 0) for name, x in enumerate(tables)))
 
     def _relative_bias(self, rows: np.ndarray) -> str:

@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from jaxwhiten.errors import check_name
 from jaxwhiten.models.attention import Kernel, by_queries
-from jaxwhiten.models.config import ACTIVATIONS, Attention, EncoderConfig
+from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary, embedding_rows
 from jaxwhiten.types import Array, Bool, Float, Int, PyTree
@@ -248,24 +248,24 @@ class SelfAttention(nnx.Module):
       Henry et al. 2020, "Query-Key Normalization for Transformers" (norms of queries and keys).
     """
 
-    def __init__(self, config: EncoderConfig, kind: Attention, *, dtype: DTypeLike, rngs: nnx.Rngs):
+    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         self.config = config
-        self.head_size = kind.head_size
-        self.kv_heads = kind.kv_heads
-        self.query_scalar = config.query_scalar or kind.head_size
+        self.head_size = config.head_size
+        self.kv_heads = config.num_kv_heads
+        self.query_scalar = config.query_scalar or config.head_size
         self.precision = matmul_precision(dtype)
 
         def project(inputs: int, outputs: int) -> nnx.Linear:
             return linear(inputs, outputs, config, dtype, rngs, config.attention_bias)
 
-        width = config.num_heads * kind.head_size
-        shared = kind.kv_heads * kind.head_size
+        width = config.num_heads * config.head_size
+        shared = config.num_kv_heads * config.head_size
         self.query = project(config.hidden_size, width)
         self.key = project(config.hidden_size, shared)
         self.value = project(config.hidden_size, shared)
         self.output = project(width, config.hidden_size)
-        self.query_norm = norm(kind.head_size, config, dtype, rngs) if config.head_norm else None
-        self.key_norm = norm(kind.head_size, config, dtype, rngs) if config.head_norm else None
+        self.query_norm = norm(config.head_size, config, dtype, rngs) if config.head_norm else None
+        self.key_norm = norm(config.head_size, config, dtype, rngs) if config.head_norm else None
         self.dropout = nnx.Dropout(config.attention_dropout)
 
     def __call__(
@@ -381,7 +381,7 @@ class TransformerLayer(nnx.Module):
 
     def __init__(self, config: EncoderConfig, index: int, *, dtype: DTypeLike, rngs: nnx.Rngs):
         self.pre_norm = config.pre_norm
-        self.attention = SelfAttention(config, config.attention[index], dtype=dtype, rngs=rngs)
+        self.attention = SelfAttention(config, dtype=dtype, rngs=rngs)
         normed = index == 0 and config.pre_norm and config.embedding_norm
         width = config.hidden_size
         outputs = config.output_norms

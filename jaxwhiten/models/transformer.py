@@ -126,7 +126,7 @@ class TransformerEncoder(nnx.Module):
         def context(kind: Attention) -> Context:
             near = visible(length, kind)
             visible_tokens = mask if near is None else mask & near
-            turns = rotary(length, kind.head_size, kind.rotary_theta, kind.scaling)
+            turns = rotary(length, config.head_size, kind.rotary_theta, kind.scaling)
             if segments is None:
                 return Context(visible_tokens, bias, turns, packing)
             fused = kernel and dataclasses.replace(kernel, window=kind.window, causal=kind.causal)

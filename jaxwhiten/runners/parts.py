@@ -19,7 +19,7 @@ from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten.bars import Progress
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
@@ -98,7 +98,7 @@ class Manifest(TypedDict):
 
 
 def _read(path: Path, kind: type[T]) -> T:
-    return records.read(io.below(path.parent, path.name), kind, "Re-embed the corpus.")
+    return io.read_json(io.below(path.parent, path.name), kind, "Re-embed the corpus.")
 
 
 class Parts:
@@ -191,7 +191,7 @@ class Parts:
             if columns is None:
                 io.check_sha256(path, part["sha256"])
             table = optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
-            recorded = records.parse((table.schema.metadata or {}).get(b"jaxwhiten", b"{}"), dict[str, Any], path)
+            recorded = io.parse_json((table.schema.metadata or {}).get(b"jaxwhiten", b"{}"), dict[str, Any], path)
             io.same("plan and rows", (recorded.get("plan"), len(table)), (self.plan.hash, part["rows"]))
             return table
 

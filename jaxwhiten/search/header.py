@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote
 
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import Bounds, FormatError, InputError
 from jaxwhiten.options import bounded
@@ -89,7 +89,7 @@ def create(connection: sqlite3.Connection, header: Header, documents: str) -> No
     for statement in (*_TABLES, documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
         connection.execute(statement)
     fields = {"jaxwhiten_version": __version__, **{name: getattr(header, name) for name in Header.__dataclass_fields__}}
-    text = json.dumps(io.seal(records.to_json(fields)), ensure_ascii=False)
+    text = json.dumps(io.seal(io.to_json(fields)), ensure_ascii=False)
     connection.execute("INSERT INTO header VALUES ('index', ?)", [text])
 
 
@@ -100,9 +100,9 @@ def read_header(connection: sqlite3.Connection, where: str) -> Header:
     texts = [str(text) for (text,) in connection.execute("SELECT value FROM header WHERE name = 'index'").fetchall()]
     if not texts:
         raise FormatError(f"{where}: contains no header. {_AGAIN}")
-    record = records.parse(texts[0], dict[str, Any], where, _AGAIN)
+    record = io.parse_json(texts[0], dict[str, Any], where, _AGAIN)
     io.check_seal(where, record)
-    header: Header = records.from_json(Header, record, where, _AGAIN, others=True)
+    header: Header = io.from_json(Header, record, where, _AGAIN)
     if header.space is not None and (lacking := [name for name in _NEEDED if getattr(header.space, name) is None]):
         raise FormatError(f"{where}: space: {lacking[0]}: missing. {_AGAIN}")
     codes: Fields = header.codes or {}

@@ -19,8 +19,8 @@ import numpy as np
 from jaxwhiten.codes import Code, load_fitted
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning, warn
 from jaxwhiten.io import PathLike, atomic_path
+from jaxwhiten.io.records import from_json
 from jaxwhiten.options import Rule, check_options
-from jaxwhiten.records import from_json
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS
 from jaxwhiten.search.documents import Document, Documents, as_ids, as_json, unique_ids

@@ -29,6 +29,7 @@ from jaxwhiten.serving.gate import Gate, Route
 from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import prompt_named
+from jaxwhiten.text.settings import read_object
 from jaxwhiten.types import Json
 from jaxwhiten.vectors import Vectors
 from jaxwhiten.views import View
@@ -141,7 +142,7 @@ def _widths(view: View) -> Sequence[int]:
         return range(1, view.dimension + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
         folder = folders.transformer_folder(folders.resolve_folder(view.core.name))
-        return sorted(folders.read_json(folder / "config.json").get("matryoshka_dimensions", ()))
+        return sorted(read_object(folder / "config.json").get("matryoshka_dimensions", ()))
     return ()
 
 

@@ -33,7 +33,7 @@ _WORDS += r"|\s+(?!\S)|\s+"
 def tokenizer_settings(folder: Path) -> Json:
     """The keys of `tokenizer_config.json`, with those that sentence-transformers' file puts in their place."""
     file = folder / TOKENIZER_SETTINGS
-    settings = read_object(file) if file.is_file() else {}
+    settings = read_object(file, optional=True)
     given = TransformerSettings.read(folder)
     for where, keys in ((file, settings), (given.file, given.tokenizer)):
         check_values(where, keys, {"split_special_tokens": (False,)})
@@ -59,14 +59,9 @@ def lower_cased(tokenizer: Any) -> Any:
     from tokenizers import Tokenizer, normalizers
 
     result = Tokenizer.from_str(tokenizer.to_str())
-    before: Any = tokenizer.normalizer
-    several = isinstance(before, normalizers.Sequence)
-    if before is None:
-        parts = []
-    elif several:
-        parts = list(before)
-    else:
-        parts = [before]
+    before: Any = result.normalizer
+    is_sequence = isinstance(before, normalizers.Sequence)
+    parts = list(before) if is_sequence else [before] * (before is not None)
     if not any(isinstance(part, normalizers.Lowercase) for part in parts):
         result.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
     return result
@@ -77,10 +72,10 @@ def is_as_in_file(tokenizer: Any, raw: Json, folder: Path, settings: Fields) -> 
 
     False also where that is not known.
     """
-    name = _class_name(folder, settings)
-    if name not in _CLASSES or settings.keys() & _UNKNOWN:
+    kind = _CLASSES.get(_class_name(folder, settings))
+    if kind is None or settings.keys() & _UNKNOWN:
         return False
-    usual, rules = _CLASSES[name]
+    usual = {key: token for key, token in zip(_KEYS, kind.tokens.split(), strict=False) if token != "-"}
     if raw.get("padding"):
         usual = {"pad_token": raw["padding"]["pad_token"], **usual}
     added = {token["content"]: token for token in raw["added_tokens"]}
@@ -91,9 +86,11 @@ def is_as_in_file(tokenizer: Any, raw: Json, folder: Path, settings: Fields) -> 
         return (
             tokens.keys() >= usual.keys()
             and added.keys() >= set(tokens.values())
+            and all(tokenizer.token_to_id(token) is not None for token in kind.more)
             and all(added[token]["special"] for token in named)
-            and _ids_follow_vocabulary(raw)
-            and (rules is None or rules(tokens, tokenizer.token_to_id, settings, raw).are_those_of(tokenizer, raw))
+            and _ids_follow_vocabulary(tokenizer, raw)
+            and _has(tokenizer, raw, tokens, kind.rules(settings))
+            and (not kind.around or _around(tokenizer) == kind.around.format(**tokens))
         )
     except (KeyError, TypeError, ValueError):  # what no class accepts, either
         return False
@@ -101,8 +98,7 @@ def is_as_in_file(tokenizer: Any, raw: Json, folder: Path, settings: Fields) -> 
 
 def _class_name(folder: Path, settings: Fields) -> str:
     """The name of the class that transformers chooses, without "Fast" at its end; "" for a generic one."""
-    file = folder / "config.json"
-    config = read_object(file) if file.is_file() else {}
+    config = read_object(folder / "config.json", optional=True)
     of_model = _BY_MODEL.get(str(config.get("model_type")), _GENERIC[0])
     name = settings.get("tokenizer_class") or config.get("tokenizer_class") or of_model
     name = str(of_model if of_model in _GENERIC and config.get("model_type") in _BY_MODEL else name)
@@ -117,11 +113,10 @@ def _special_tokens(folder: Path, settings: Fields, added: Fields) -> Iterator[t
         if decoder != added:
             raise KeyError
     else:
-        files = [settings, *(read_object(file) for file in [folder / "special_tokens_map.json"] if file.is_file())]
-        if (file := folder / "added_tokens.json").is_file():
-            for token, number in read_object(file).items():
-                if added[token]["id"] != number:
-                    raise KeyError
+        files = [settings, read_object(folder / "special_tokens_map.json", optional=True)]
+        for token, number in read_object(folder / "added_tokens.json", optional=True).items():
+            if added[token]["id"] != number:
+                raise KeyError
     for keys in files:
         for key, value in keys.items():
             if key in _LISTS and value:
@@ -136,161 +131,137 @@ def _content(token: Any) -> str | None:
     return token["content"] if isinstance(token, dict) else token
 
 
-def _ids_follow_vocabulary(raw: Json) -> bool:
+def _ids_follow_vocabulary(tokenizer: Any, raw: Json) -> bool:
     """Whether added tokens have the ids that a class gives them: those of the vocabulary, or the next ones."""
-    vocabulary = raw["model"]["vocab"]
-    following = len(vocabulary)
-    for token in sorted(raw["added_tokens"], key=lambda token: token["id"]):
-        number, content = token["id"], token["content"]
-        if isinstance(vocabulary, dict):
-            known = vocabulary.get(content) == number
-        else:
-            known = number < len(vocabulary) and vocabulary[number][0] == content
-        if not known and (number != following or content in vocabulary):
+    id_of = tokenizer.model.token_to_id
+    added = sorted((token["id"], token["content"]) for token in raw["added_tokens"])
+    new = [number for number, content in added if id_of(content) is None]
+    first = len(raw["model"]["vocab"])
+    follow = new == list(range(first, first + len(new)))
+    return follow and all(id_of(content) in (None, number) for number, content in added)
+
+
+def _has(tokenizer: Any, raw: Json, tokens: Fields, rules: Json) -> bool:
+    """Whether a tokenizer has these rules, as serialized; a tuple lists the types of a rule that is the file's."""
+    for name, rule in rules.items():
+        if name == "model":
+            if any(str(raw[name].get(key) or "") != str(value).format(**tokens) for key, value in rule.items()):
+                return False
+        elif isinstance(rule, tuple):
+            if (raw[name] or {}).get("type") not in rule:
+                return False
+        elif _state(getattr(tokenizer, name)) != rule:
             return False
-        following += not known
     return True
 
 
-class _Rules(NamedTuple):
-    """What a class puts in the place of a file's rules; a post-processor of `...` is the file's."""
-
-    normalizer: Any
-    pre_tokenizer: Any
-    post_processor: Any
-    model: Json
-
-    def are_those_of(self, tokenizer: Any, raw: Json) -> bool:
-        model = raw["model"]
-        return all((model.get(key) or None) == (value or None) for key, value in self.model.items()) and all(
-            part is ... or _state(part) == _state(theirs)
-            for part, theirs in (
-                (self.normalizer, tokenizer.normalizer),
-                (self.pre_tokenizer, tokenizer.pre_tokenizer),
-                (self.post_processor, tokenizer.post_processor),
-            )
-        )
-
-
 def _state(part: Any) -> Json | None:
+    """A rule as serialized, without the part that concerns offsets."""
     if part is None:
         return None
-    state = json.loads(part.__getstate__())
-    for step in (state, *state.get("pretokenizers", ())):
-        step.pop("trim_offsets", None)
+
+    def of_ids(step: Json) -> Json:
+        return {key: value for key, value in step.items() if key != "trim_offsets"}
+
+    state: Json = json.loads(part.__getstate__(), object_hook=of_ids)
     return state
 
 
-_BPE: Json = {
-    "type": "BPE",
-    "dropout": None,
-    "unk_token": None,
-    "continuing_subword_prefix": "",
-    "end_of_word_suffix": "",
-}
-_BPE |= {"fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
-_WORD_PIECE = {"type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+def _around(tokenizer: Any) -> str:
+    """The special tokens around a text A, and around a pair A and B; a token of type 1 ends with ":1"."""
+    from tokenizers import Tokenizer, models
 
-
-def _bert(tokens: Fields, id_of: Callable[[str], int], settings: Fields, raw: Json) -> _Rules:
-    from tokenizers import normalizers, pre_tokenizers, processors
-
-    first, last = tokens["cls_token"], tokens["sep_token"]
-    normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),
-        lowercase=settings.get("do_lower_case", True),
+    if tokenizer.post_processor is None:
+        return ""
+    text = Tokenizer(models.WordLevel({"a": 0}, "a")).encode("a")
+    encodings = (tokenizer.post_processor.process(*texts) for texts in ((text,), (text, text)))
+    return " | ".join(
+        " ".join(
+            (tokenizer.id_to_token(number) if place is None else "AB"[place]) + ":1" * kind
+            for number, place, kind in zip(encoding.ids, encoding.sequence_ids, encoding.type_ids, strict=True)
+        )
+        for encoding in encodings
     )
-    template = processors.TemplateProcessing(
-        single=f"{first}:0 $A:0 {last}:0",
-        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
-        special_tokens=[(first, id_of(first)), (last, id_of(last))],
-    )
-    model = {**_WORD_PIECE, "unk_token": tokens["unk_token"]}
-    return _Rules(normalizer, pre_tokenizers.BertPreTokenizer(), template, model)
 
 
-def _around(tokens: Fields, id_of: Callable[[str], int], prefix: bool = False) -> Any:
-    from tokenizers import processors
-
-    (first, last) = ((tokens[key], id_of(tokens[key])) for key in ("cls_token", "sep_token"))
-    return processors.RobertaProcessing(last, first, add_prefix_space=prefix)
-
-
-def _mpnet(tokens: Fields, id_of: Callable[[str], int], settings: Fields, raw: Json) -> _Rules:
-    return _bert(tokens, id_of, settings, raw)._replace(post_processor=_around(tokens, id_of))
+# The settings of models, as text; "" stands for a setting that is off.
+_BPE = {"type": "BPE"} | dict.fromkeys(("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"), "")
+_BPE |= dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), "")
+_WORD_PIECE = {"type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": "100"}
+_WORD_PIECE |= {"unk_token": "{unk_token}"}
 
 
-def _roberta(tokens: Fields, id_of: Callable[[str], int], settings: Fields, raw: Json) -> _Rules:
-    from tokenizers import pre_tokenizers
+def _bert(settings: Fields) -> Json:
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": settings.get("tokenize_chinese_chars", True),
+        "strip_accents": settings.get("strip_accents"),
+        "lowercase": settings.get("do_lower_case", True),
+    }
+    return {"normalizer": normalizer, "pre_tokenizer": {"type": "BertPreTokenizer"}, "model": _WORD_PIECE}
 
+
+def _bytes(settings: Fields, use_regex: bool = True) -> Json:
     prefix = settings.get("add_prefix_space", False)
-    words = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    return _Rules(None, words, _around(tokens, id_of, prefix), _BPE)
+    words = {"type": "ByteLevel", "add_prefix_space": prefix, "use_regex": use_regex}
+    return {"normalizer": None, "pre_tokenizer": words, "model": _BPE}
 
 
-def _sentencepiece(template: tuple[str, str], unknown: int, prefix: bool, raw: Json, **ids: int) -> _Rules:
-    from tokenizers import pre_tokenizers, processors
-
-    if raw["normalizer"] is not None and raw["normalizer"]["type"] != "Precompiled":
-        raise ValueError
-    spaces = pre_tokenizers.Metaspace(prepend_scheme="always" if prefix else "never")
-    single, pair = (part.split() for part in template)
-    return _Rules(
-        ...,
-        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces]),
-        processors.TemplateProcessing(single=single, pair=pair, special_tokens=list(ids.items())),
-        {"type": "Unigram", "unk_id": unknown, "byte_fallback": False},
-    )
+def _pieces(settings: Fields, unknown: int = 3) -> Json:
+    scheme = "always" if settings.get("add_prefix_space", True) else "never"
+    spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
+    return {
+        "normalizer": (None, "Precompiled"),
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, spaces]},
+        "model": {"type": "Unigram", "unk_id": unknown, "byte_fallback": ""},
+    }
 
 
-def _xlm_roberta(tokens: Fields, id_of: Callable[[str], int], settings: Fields, raw: Json) -> _Rules:
-    first, last = tokens["bos_token"], tokens["eos_token"]
-    template = f"{first} $A {last}", f"{first} $A {last} {last} $B {last}"
-    ids = {first: id_of(first), last: id_of(last)}
-    return _sentencepiece(template, 3, settings.get("add_prefix_space", True), raw, **ids)
+def _split(pattern: Json, behavior: str) -> Json:
+    return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": False}
 
 
-def _t5(tokens: Fields, id_of: Callable[[str], int], settings: Fields, raw: Json) -> _Rules:
-    if any(id_of(f"<extra_id_{i}>") is None for i in range(100)):
-        raise KeyError
-    ids = {"</s>": id_of(tokens["eos_token"])}
-    return _sentencepiece(("$A </s>", "$A </s> $B </s>"), 2, True, raw, **ids)
+def _qwen2(settings: Fields) -> Json:
+    rules = _bytes(settings, use_regex=False)
+    words = [_split({"Regex": _WORDS}, "Isolated"), rules["pre_tokenizer"]]
+    return {**rules, "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": words}}
 
 
-def _qwen2(tokens: Fields, id_of: Callable[[str], int], settings: Fields, raw: Json) -> _Rules:
-    from tokenizers import Regex, normalizers, pre_tokenizers
-
-    words = pre_tokenizers.Split(Regex(_WORDS), "isolated")
-    prefix = bool(settings.get("add_prefix_space"))
-    space = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=False)
-    return _Rules(normalizers.NFC(), pre_tokenizers.Sequence([words, space]), ..., _BPE)
+_GEMMA: Json = {
+    "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    "pre_tokenizer": _split({"String": " "}, "MergedWithPrevious"),
+    "model": {**_BPE, "unk_token": "{unk_token}", "fuse_unk": "True", "byte_fallback": "True"},
+}
 
 
-def _gemma(tokens: Fields, id_of: Callable[[str], int], settings: Fields, raw: Json) -> _Rules:
-    from tokenizers import normalizers, pre_tokenizers
+class _Class(NamedTuple):
+    """What a class of transformers puts in the place of a file's rules."""
 
-    model = {**_BPE, "unk_token": tokens["unk_token"], "fuse_unk": True, "byte_fallback": True}
-    words = pre_tokenizers.Split(" ", "merged_with_previous")
-    return _Rules(normalizers.Replace(" ", "▁"), words, ..., model)
-
-
-def _named(tokens: str) -> dict[str, str]:
-    """Tokens by their keys, of a text such as `cls=[CLS] sep=[SEP]`."""
-    pairs = (token.split("=") for token in tokens.split())
-    return {f"{name}_token": token for name, token in pairs}
+    tokens: str = ""  # the special tokens by default, in the order of `_KEYS`
+    around: str = ""  # as of `_around`, by their keys; "" if these are the file's
+    rules: Callable[[Fields], Json] = lambda settings: {}  # as serialized, from `tokenizer_config.json`
+    more: tuple[str, ...] = ()  # further tokens that must be there
 
 
-_OF_BERT = _named("unk=[UNK] sep=[SEP] pad=[PAD] cls=[CLS] mask=[MASK]")
-_OF_ROBERTA = _named("bos=<s> eos=</s> sep=</s> cls=<s> unk=<unk> pad=<pad> mask=<mask>")
-# The special tokens of a class by default, and its rules.
-_CLASSES: dict[str, tuple[dict[str, str], Callable[..., _Rules] | None]] = {
-    "": ({}, None),
-    "MPNetTokenizer": ({**_OF_ROBERTA, "unk_token": "[UNK]"}, _mpnet),
-    "XLMRobertaTokenizer": (_OF_ROBERTA, _xlm_roberta),
-    "T5Tokenizer": (_named("eos=</s> unk=<unk> pad=<pad>"), _t5),
-    "Qwen2Tokenizer": (_named("eos=<|endoftext|> pad=<|endoftext|>"), _qwen2),
-    "GemmaTokenizer": (_named("unk=<unk> bos=<bos> eos=<eos> pad=<pad> mask=<mask>"), _gemma),
-    **{f"{name}Tokenizer": (_OF_BERT, _bert) for name in ("Bert", "DistilBert", "Electra")},
-    **{f"{name}Tokenizer": (_OF_ROBERTA, _roberta) for name in ("Roberta", "Longformer", "Bart")},
+_KEYS = [f"{name}_token" for name in ("unk", "pad", "mask", "cls", "sep", "bos", "eos")]
+_ROBERTA = "<pad> <mask> <s> </s> <s> </s>"
+_SINGLE = "{cls_token} A {sep_token}"
+_PAIR = f"{_SINGLE} | {_SINGLE} {{sep_token}} B {{sep_token}}"
+_BERT = _Class("[UNK] [PAD] [MASK] [CLS] [SEP]", f"{_SINGLE} | {_SINGLE} B:1 {{sep_token}}:1", _bert)
+_OF_ROBERTA = _Class(f"<unk> {_ROBERTA}", _PAIR, _bytes)
+_CLASSES = {
+    "": _Class(),
+    "MPNetTokenizer": _Class(f"[UNK] {_ROBERTA}", _PAIR, _bert),
+    "XLMRobertaTokenizer": _Class(f"<unk> {_ROBERTA}", _PAIR.replace("cls", "bos").replace("sep", "eos"), _pieces),
+    "T5Tokenizer": _Class(
+        "<unk> <pad> - - - - </s>",
+        "A {eos_token} | A {eos_token} B {eos_token}",
+        lambda settings: _pieces({}, unknown=2),
+        tuple(f"<extra_id_{i}>" for i in range(100)),
+    ),
+    "Qwen2Tokenizer": _Class("- <|endoftext|> - - - - <|endoftext|>", rules=_qwen2),
+    "GemmaTokenizer": _Class("<unk> <pad> <mask> - - <bos> <eos>", rules=lambda settings: _GEMMA),
+    **{f"{name}Tokenizer": _BERT for name in ("Bert", "DistilBert", "Electra")},
+    **{f"{name}Tokenizer": _OF_ROBERTA for name in ("Roberta", "Longformer", "Bart")},
 }

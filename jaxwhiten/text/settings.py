@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxwhiten import records
+from jaxwhiten import io
 from jaxwhiten.errors import ModelError
 from jaxwhiten.types import Fields, Json
 
@@ -23,27 +23,21 @@ SETTINGS_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
 """Names of sentence-transformers' file, the first that is there and not empty counts."""
 
 # Keys of `sentence_bert_config.json` that hold keys for other files, by all their names.
-_MODEL, _TOKENIZER, _CONFIG = (
-    (f"{stem}_kwargs", f"{older}_args")
-    for stem, older in (("model", "model"), ("processor", "tokenizer"), ("config", "config"))
-)
+_MODEL = ("model_kwargs", "model_args")
+_TOKENIZER = ("processor_kwargs", "tokenizer_args")
+_CONFIG = ("config_kwargs", "config_args")
+_CALLS = ("processing_kwargs",)
 _TASK = "feature-extraction"
 _TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 # What sentence-transformers passes to the libraries that fetch files.
 _FETCHING = {"cache_dir", "cache_folder", "code_revision", "force_download", "local_files_only", "proxies", "revision"}
 _FETCHING |= {"subfolder", "token", "trust_remote_code", "use_auth_token"}
-# Keys without an effect on vectors in float32: of the model, of its configuration, of the tokenizer and of its calls.
-_OF_MODEL = {"add_pooling_layer", "attn_implementation", "device_map", "dtype", "export", "file_name", *_FETCHING}
-_OF_MODEL |= {"low_cpu_mem_usage", "max_memory", "offload_folder", "provider", "torch_dtype", "use_safetensors"}
-_OF_CONFIG = {"_attn_implementation", "_name_or_path", "architectures", "attn_implementation", "dtype", *_FETCHING}
-_OF_CONFIG |= {"classifier_dropout", "finetuning_task", "gradient_checkpointing", "id2label", "label2id", "num_labels"}
-_OF_CONFIG |= {"output_attentions", "problem_type", "return_dict", "torch_dtype", "use_cache"}
-_OF_TOKENIZER = {"chat_template", "clean_up_tokenization_spaces", "model_input_names", "never_split", *_FETCHING}
-_OF_TOKENIZER |= {"pad_to_multiple_of", "pad_token", "pad_token_type_id", "padding_side", "padding", "use_fast"}
-_OF_TOKENIZER |= {"do_basic_tokenize", "errors", "max_length", "stride", "trim_offsets", "truncation", "verbose"}
-_OF_CALL = {"pad_to_multiple_of", "padding", "padding_side", "return_attention_mask", "return_length", "verbose"}
-_OF_CALL |= {"return_offsets_mapping", "return_special_tokens_mask", "return_tensors", "return_token_type_ids"}
-_OF_CALL |= {"logits_to_keep", "stride"}
+# Keys of a tokenizer, or of its calls, without an effect on vectors.
+_IGNORED = {"chat_template", "clean_up_tokenization_spaces", "model_input_names", "never_split", *_FETCHING}
+_IGNORED |= {"pad_to_multiple_of", "pad_token", "pad_token_type_id", "padding_side", "padding", "use_fast"}
+_IGNORED |= {"do_basic_tokenize", "errors", "max_length", "stride", "trim_offsets", "verbose", "logits_to_keep"}
+_IGNORED |= {f"return_{what}" for what in ("attention_mask", "length", "offsets_mapping", "special_tokens_mask")}
+_IGNORED |= {"return_tensors", "return_token_type_ids"}
 
 _UNDERSTOOD = {"do_lower_case", "strip_accents", "tokenize_chinese_chars", "add_prefix_space", "keep_accents"}
 _UNDERSTOOD |= {"split_special_tokens", "model_max_length", "truncation_side"}
@@ -75,31 +69,24 @@ class TransformerSettings:
     def read(cls, folder: Path) -> TransformerSettings:
         """Reads the file; `ModelError` if a key could change vectors and is not understood, or its value is not."""
         files = [folder / name for name in SETTINGS_FILES]
-        contents = ((file, read_object(file)) for file in files if file.is_file())
+        contents = ((file, read_object(file, optional=True)) for file in files)
         file, raw = next(((file, raw) for file, raw in contents if raw), (files[0], {}))
         refuse_unknown(file, raw, _KEYS)
-        model, tokenizer, config = (_nested(file, raw, *names) for names in (_MODEL, _TOKENIZER, _CONFIG))
-        refuse_unknown(file, model, _OF_MODEL, _name(raw, _MODEL))
-        refuse_unknown(file, tokenizer, {*_OF_TOKENIZER, *_UNDERSTOOD}, _name(raw, _TOKENIZER))
-        calls = _nested(file, raw, "processing_kwargs")
+        tokenizer, config, calls = (_nested(file, raw, *names) for names in (_TOKENIZER, _CONFIG, _CALLS))
         call = {**_nested(file, calls, "text"), **_nested(file, calls, "common")}
         accepted = {"add_special_tokens": (True,), "truncation": (True, "longest_first")}
-        refuse_unknown(file, call, {*_OF_CALL, "max_length", *accepted}, "processing_kwargs")
-        check_values(file, call, accepted, "processing_kwargs")
+        check_values(file, call, accepted)
+        refuse_unknown(file, call, {*_IGNORED, *accepted})
+        refuse_unknown(file, tokenizer, {*_IGNORED, *_UNDERSTOOD, "truncation"})
         lengths = (call.get("max_length"), tokenizer.get("model_max_length"), raw.get("max_seq_length"))
         return cls(
             file,
             next((length for length in lengths if type(length) is int and length > 0), None),
             bool(raw.get("do_lower_case")),
-            {key: value for key, value in config.items() if key not in _OF_CONFIG},
+            {key: value for key, value in config.items() if key not in _FETCHING},
             {key: tokenizer[key] for key in _UNDERSTOOD if key in tokenizer},
             raw,
         )
-
-    @property
-    def config_key(self) -> str:
-        """The name in the file of the key that holds `config`."""
-        return _name(self.raw, _CONFIG)
 
     def check_text_encoder(self) -> None:
         """Raises `ModelError` if the Transformer gives something other than the last hidden state of plain texts."""
@@ -120,46 +107,40 @@ class TransformerSettings:
             )
 
 
-def refuse_unknown(file: Path, raw: Fields, understood: Collection[str], within: str = "") -> None:
+def refuse_unknown(file: Path, raw: Fields, understood: Collection[str]) -> None:
     """Raises `ModelError` for a key of a file, or of an object in it, that could change vectors.
 
     That is one that has a value and is not among those understood.
     """
     for key, value in raw.items():
         if key not in understood and value not in (None, {}, []):
-            name = f"{within}.{key}" if within else key
-            raise _unsupported(file, name, value, "it could change vectors, and is not understood")
+            raise _unsupported(file, key, value, "it could change vectors, and is not understood")
 
 
-def check_values(file: Path, raw: Fields, accepted: Mapping[str, Sequence[Any]], within: str = "") -> None:
+def check_values(file: Path, raw: Fields, accepted: Mapping[str, Sequence[Any]]) -> None:
     """Raises `ModelError` for a key of a file that is there and has none of the values accepted."""
     for key, values in accepted.items():
         if raw.get(key) is not None and raw[key] not in values:
-            if values:
-                advice = f"only {values[0]!r} is supported"
-            else:
-                advice = "remove the key, or use another model"
-            raise _unsupported(file, f"{within}.{key}" if within else key, raw[key], advice)
+            advice = f"only {values[0]!r} is supported" if values else "remove the key, or use another model"
+            raise _unsupported(file, key, raw[key], advice)
 
 
 def _unsupported(file: Path, key: str, value: object, advice: str) -> ModelError:
     return ModelError(f"{file}: {key} is {value!r:.80}; {advice}.")
 
 
-def _name(raw: Fields, names: Sequence[str]) -> str:
-    """The first of the names of a key that is there, or the last one."""
-    return next((name for name in names if raw.get(name) is not None), names[-1])
-
-
 def _nested(file: Path, raw: Fields, *names: str) -> Fields:
     """The object under one of the names of a key; empty if there is none."""
-    name = _name(raw, names)
-    value = {} if raw.get(name) is None else raw[name]
-    if not isinstance(value, Mapping):
-        raise _unsupported(file, name, value, "expected an object")
-    return value
+    for name in names:
+        if (value := raw.get(name)) is not None:
+            if not isinstance(value, Mapping):
+                raise _unsupported(file, name, value, "expected an object")
+            return value
+    return {}
 
 
-def read_object(file: Path) -> Json:
-    """The JSON object in a file of a model folder."""
-    return records.read(file, dict[str, Any], ANEW, error=ModelError)
+def read_object(file: Path, *, optional: bool = False) -> Json:
+    """The JSON object in a file of a model folder; empty for a missing one that is `optional`."""
+    if optional and not file.is_file():
+        return {}
+    return io.read_json(file, dict[str, Any], ANEW, error=ModelError)

@@ -19,7 +19,7 @@ from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
 from jaxwhiten.text.classes import auto_tokenizer, is_as_in_file, lower_cased, tokenizer_settings
 from jaxwhiten.text.growth import check_growth
-from jaxwhiten.text.settings import TOKENIZER_SETTINGS, read_object
+from jaxwhiten.text.settings import TOKENIZER_SETTINGS
 from jaxwhiten.text.words import TokenIds, WordTable
 from jaxwhiten.types import Fields, Json
 
@@ -38,29 +38,19 @@ COUNTS: Counter[tuple[int, str]] = Counter()
 class TextForm:
     """The form in which a sentence is given to the tokenizer.
 
-    A prompt in front of the sentence (`"query: {text}"`) is tokenised together with it, as in sentence-transformers. A
-    template with text after the sentence, or with a mask token, is tokenised separately and put around the sentence's
-    tokens, as in PromptBERT.
+    A prompt in front of the sentence (`"query: "`) is tokenized together with it, as in sentence-transformers.
     """
 
-    template: str = "{text}"  # `{text}` stands for the sentence and `{mask}` for the tokenizer's mask token
+    prompt: str = ""
     lower_case: bool = False  # whether texts are lower-cased before the tokenizer's own rules, except special tokens
-
-    @property
-    def prompt(self) -> str | None:
-        """The text in front of the sentence if the template has nothing else; None for other templates."""
-        before, _, after = self.template.rpartition("{text}")
-        return None if after or "{mask}" in before else before
 
     def with_prompt(self, text: str) -> TextForm:
         """This form with the given text in front of the sentence, instead of the current one."""
-        if self.prompt is None:
-            if text:
-                raise InputError(f"The template {self.template!r} accepts no prompt: omit {text!r}.")
-            return self
-        if "{mask}" in text:
-            raise InputError(f"The prompt {text!r} contains {{mask}}, which marks templates: remove it.")
-        return dataclasses.replace(self, template=text + "{text}")
+        return dataclasses.replace(self, prompt=text)
+
+    def adapted(self, tokenizer: Any, max_length: int) -> Any:
+        """The tokenizer for texts in this form, prompt included, which truncates to `max_length`."""
+        return lower_cased(tokenizer) if self.lower_case else tokenizer
 
 
 PLAIN = TextForm()
@@ -108,31 +98,25 @@ class BulkTokenizer:
 
     def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None, *, special_tokens: bool = True):
         self.folder = folder
+        self.max_length = max_length
         self._model_vocab = model_vocab
         self._special_tokens = special_tokens
+        self._settings = tokenizer_settings(folder)
         # Of a static encoder, sentence-transformers reads tokenizer.json alone.
-        if special_tokens:
-            self._settings = tokenizer_settings(folder)
-        else:
-            self._settings = _settings(folder)
         self._tokenizer, self._without_rows = _load(folder, self._settings if special_tokens else None)
         with _refusing(folder, "is damaged"):
             if not special_tokens:
                 self._tokenizer.post_processor = None
             side = self._settings.get("truncation_side") or (self._tokenizer.truncation or {}).get("direction")
-            self._truncation: Json = {"max_length": max_length, "direction": side or "right"}
-            self._tokenizer.enable_truncation(**self._truncation)
+            self._direction = side or "right"
+            self._tokenizer.enable_truncation(max_length, direction=self._direction)
             self._tokenizer.no_padding()
-        self.max_length = max_length
 
     def __call__(self, sentences: Sequence[str], form: TextForm = PLAIN) -> TokenIds:
         """Token ids of the sentences, special tokens included.
 
-        A sentence that is too long is truncated; the template around it is kept.
-
         Raises:
-          ModelError: A template needs a mask token that the tokenizer does not have; or the tokenizer fails, or returns
-            ids without a row in the model or too many of them.
+          ModelError: The tokenizer fails, or returns ids without a row in the model or too many of them.
         """
         encodings = self._in_form(sentences, form)
         COUNTS[self.max_length, "all"] += len(sentences)
@@ -142,11 +126,15 @@ class BulkTokenizer:
     def _in_form(self, sentences: Sequence[str], form: TextForm) -> TokenIds:
         if form.prompt:
             sentences = [form.prompt + sentence for sentence in sentences]
-        if form.prompt is None:
-            return self._encoded(self._around(form.template, form.lower_case), sentences)
-        if form.lower_case:
-            return self._encoded(self._lowered, sentences)
-        return (self._table or functools.partial(self._encoded, self._tokenizer))(sentences)
+        bare = form.with_prompt("")
+        if self._table is not None and bare == PLAIN:
+            return self._table(sentences)
+        return self._encoded(self._adapted(bare), sentences)
+
+    @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
+    def _adapted(self, form: TextForm) -> Any:
+        with _refusing(self.folder, "is damaged"):
+            return form.adapted(self._tokenizer, self.max_length)
 
     def excerpt(self, text: str, form: TextForm = PLAIN) -> str | None:
         """A text, or the part of a long one that has all tokens that it is truncated to.
@@ -154,7 +142,7 @@ class BulkTokenizer:
         That is so if half of the part has them already: then no word that its end cuts is among them. None if no part
         of up to a million characters has them, such as spaces.
         """
-        keeps_end = self._truncation["direction"] == "left"
+        keeps_end = self._direction == "left"
         size = min(_CHARACTERS * self.max_length, _MOST_CHARACTERS)
         while size < len(text):
             parts = [text[-n:] if keeps_end else text[:n] for n in (size // 2, size)]
@@ -184,49 +172,11 @@ class BulkTokenizer:
             return None
         return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)
 
-    @functools.cached_property
-    def _lowered(self) -> Any:
-        with _refusing(self.folder, "is damaged"):
-            return lower_cased(self._tokenizer)
-
     def prompt_length(self, prompt: str, lower_case: bool = False) -> int:
         """The number of tokens of a prompt in front of a sentence, [CLS] included, as in sentence-transformers."""
         with _refusing(self.folder, "is damaged"):
-            alone = (self._lowered if lower_case else self._tokenizer).encode(prompt)
+            alone = self._adapted(TextForm(lower_case=lower_case)).encode(prompt)
             return len(alone.ids) - sum(alone.special_tokens_mask[-1:])
-
-    @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
-    def _around(self, template: str, lower_case: bool = False) -> Any:
-        """A tokenizer that adds a template as part of its special tokens."""
-        from tokenizers import Tokenizer
-        from tokenizers.processors import TemplateProcessing
-
-        if "{mask}" in template:
-            if self.mask_token is None:
-                raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
-            template = template.replace("{mask}", self.mask_token)
-        with _refusing(self.folder, "is damaged"):
-            tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
-            tokenizer.no_truncation()
-            parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
-            before, after = self.around
-            before_text = [*before, *parts[0]]
-            right = [*parts[1], *after]
-            if len(before_text) + len(right) > self.max_length:
-                size = len(before_text) + len(right)
-                raise InputError(f"max_length is {self.max_length}, but the template {template!r} has {size} tokens.")
-            pieces = {"template-left": before_text, "template-right": right}
-            tokenizer.post_processor = TemplateProcessing(
-                single=" ".join([*["template-left"] * bool(before_text), "$A", *["template-right"] * bool(right)]),
-                special_tokens=[
-                    {"id": name, "ids": ids, "tokens": [tokenizer.id_to_token(i) for i in ids]}
-                    for name, ids in pieces.items()
-                ],
-            )
-            tokenizer.enable_truncation(**self._truncation)
-            if lower_case:
-                return lower_cased(tokenizer)
-            return tokenizer
 
     def _checked(self, ids: list[list[int]], cut: int = 0) -> TokenIds:
         """The ids as arrays. Beyond the last row of an embedding, JAX would return NaN or another token's row."""
@@ -257,28 +207,15 @@ class BulkTokenizer:
         return TokenIds(token_ids.flat + types * np.int32(self._model_vocab or 0), token_ids.lengths)
 
     @property
-    def special_tokens(self) -> list[str]:
-        """The special tokens, in the order of their ids."""
-        added = sorted(self._tokenizer.get_added_tokens_decoder().items())
-        return [token.content for _, token in added if token.special]
-
-    @property
     def special_ids(self) -> set[int]:
         """Ids of special tokens, including the unknown token."""
         return {i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
 
-    @functools.cached_property
-    def mask_token(self) -> str | None:
-        """The tokenizer's mask token, or None."""
-        special = {token.content for token in self._tokenizer.get_added_tokens_decoder().values() if token.special}
-        return next((token for token in MASK_TOKENS if token in special), None)
-
     @property
     def mask_token_id(self) -> int | None:
         """The id of the mask token, or None."""
-        if self.mask_token is None:
-            return None
-        return self._tokenizer.token_to_id(self.mask_token)
+        ids = (self._tokenizer.token_to_id(token) for token in MASK_TOKENS)
+        return next((number for number in ids if number in self.special_ids), None)
 
     @property
     def vocab_size(self) -> int:
@@ -298,29 +235,19 @@ class BulkTokenizer:
     def to_json(self) -> str:
         """The tokenizer's own serialization, without padding and the length to which it truncates."""
         raw = json.loads(self._tokenizer.to_str())
-        right = self._truncation["direction"] == "right"  # the usual side is left out, and fingerprints stay the same
+        usual = self._direction == "right"
         return json.dumps(
-            {**raw, "truncation": None if right else {**raw["truncation"], "max_length": 1}}, sort_keys=True
+            {**raw, "truncation": None if usual else {**raw["truncation"], "max_length": 1}}, sort_keys=True
         )
 
-    def save(self, folder: Path, form: TextForm = PLAIN) -> None:
-        """Writes the tokenizer's files to a model folder: they truncate to `max_length`, and do not pad.
-
-        A template becomes part of the special tokens; a prompt is left to the caller.
-        """
-        tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
+    def save(self, folder: Path) -> None:
+        """Writes the tokenizer's files to a model folder: they truncate to `max_length`, and do not pad."""
         if self._special_tokens:
             copy_tokenizer(self.folder, folder)
-            settings = {**self._settings, "model_max_length": self.max_length}
-            if form.prompt is None:  # a tokenizer class of one family would write its own special tokens over it
-                settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-            io.write_json(folder / TOKENIZER_SETTINGS, settings)
-        text = tokenizer.to_str()
-        if self._without_rows:
-            raw = json.loads(text)
-            raw["added_tokens"] = [token for token in raw["added_tokens"] if token["content"] not in self._without_rows]
-            text = json.dumps(raw, ensure_ascii=False)
-        io.write_text(folder / "tokenizer.json", text)
+            io.write_json(folder / TOKENIZER_SETTINGS, {**self._settings, "model_max_length": self.max_length})
+        raw = json.loads(self._tokenizer.to_str())
+        raw["added_tokens"] = [token for token in raw["added_tokens"] if token["content"] not in self._without_rows]
+        io.write_text(folder / "tokenizer.json", json.dumps(raw, ensure_ascii=False))
 
 
 @contextlib.contextmanager
@@ -345,14 +272,6 @@ def _refusing(folder: Path, fault: str) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise ModelError(f"{folder}: its tokenizer {fault} ({error}).") from error
-
-
-def _settings(folder: Path) -> Json:
-    """The contents of `tokenizer_config.json`; empty if it is missing."""
-    file = folder / TOKENIZER_SETTINGS
-    if file.is_file():
-        return read_object(file)
-    return {}
 
 
 def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:

@@ -2,7 +2,7 @@
 
 A BERT tokenizer changes every character on its own, cuts at spaces and around punctuation, and splits each of these
 words independently. One regular expression finds the words of many sentences; the table holds the tokens of words seen
-before. All other text, such as combining marks or special tokens, goes through the tokenizer itself.
+before. Texts of other characters than ASCII's, and those that may have special tokens, go through the tokenizer itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import re
 import sys
 import threading
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,12 +22,9 @@ import numpy as np
 from jaxwhiten.types import Int
 
 _END = "\n"  # ends a sentence: word number 0, which has no tokens
-_ODD = "["  # begins special tokens, and replaces characters that are not plain text
 _MOST = 1 << 26  # bytes of words kept
 _OF_ENTRY = 128  # bytes per word in addition to its characters and tokens
-# Negated, because sets that reach beyond ASCII take milliseconds to compile.
-_WORDS = re.compile(r"[^\0-/:-@\[-`{-\x7f]+|[^ a-zA-Z0-9]").findall
-_NOT_ASCII = re.compile(r"[^\0-\x7f]")
+_WORDS = re.compile("[a-zA-Z0-9]+|[^ a-zA-Z0-9]").findall
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +56,6 @@ class TokenIds:
         """The index in `flat` at which each sentence begins."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def document_frequencies(self, vocab_size: int) -> Int[np.ndarray, " vocab"]:
-        """The number of sentences in which each token id occurs."""
-        sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        occurring = np.unique(sentence * vocab_size + self.flat) % vocab_size
-        return np.bincount(occurring, minlength=vocab_size)
-
 
 class _Numbers(dict[str, int]):
     """Numbers words in the order they are first seen; `new` lists the words without known tokens."""
@@ -80,25 +70,6 @@ class _Numbers(dict[str, int]):
         return number
 
 
-class _Characters(dict[str, str]):
-    """The tokenizer's normalized form of characters that are not ASCII, with spaces around punctuation."""
-
-    def __init__(self, tokenizer: Any):
-        super().__init__()
-        self._normalized = tokenizer.normalizer.normalize_str
-        self._cut = tokenizer.pre_tokenizer.pre_tokenize_str
-
-    def __missing__(self, character: str) -> str:
-        normalized = self._normalized(character)
-        parts = [word for word, _ in self._cut(f"a{normalized}a")]
-        plain = (
-            normalized.lower() == normalized and _ODD not in normalized and unicodedata.category(character)[0] != "M"
-        )
-        whole = parts == [f"a{normalized}a"]
-        self[character] = pieces = (normalized if whole else f" {' '.join(parts[1:-1])} ") if plain else _ODD
-        return pieces
-
-
 class WordTable:
     """A BERT tokenizer without special tokens, which is fast for words seen before.
 
@@ -109,8 +80,7 @@ class WordTable:
     _known: TokenIds
     _bytes: int
 
-    def __init__(self, tokenizer: Any, encode: Callable[[list[str]], TokenIds], longest: int, lower: bool):
-        self._characters = _Characters(tokenizer)
+    def __init__(self, encode: Callable[[list[str]], TokenIds], longest: int, lower: bool):
         self._encode = encode
         self._longest = longest
         self._lower = lower
@@ -128,19 +98,13 @@ class WordTable:
             return None
         if not all(token["content"].startswith("[") for token in raw["added_tokens"]):
             return None  # one could be a word of plain text
-        return cls(tokenizer, encode, longest, raw["normalizer"]["lowercase"])
+        return cls(encode, longest, raw["normalizer"]["lowercase"])
 
     def __call__(self, sentences: Sequence[str]) -> TokenIds:
         """The same token ids as the tokenizer's."""
-        plain = [s.isprintable() and _ODD not in s for s in sentences]
+        plain = [s.isascii() and s.isprintable() and "[" not in s for s in sentences]
         text = "".join(f"{s}{_END}" for s in itertools.compress(sentences, plain))
         with self._lock:
-            if not text.isascii():
-                text = _NOT_ASCII.sub(lambda tokens: self._characters[tokens[0]], text)
-                if _ODD in text:
-                    lines = iter(text.splitlines(keepends=True))
-                    plain = [is_plain and _ODD not in next(lines) for is_plain in plain]
-                    text = "".join(line for line in text.splitlines(keepends=True) if _ODD not in line)
             tokens = self._tokens(text.lower() if self._lower else text)
         cut = int((tokens.lengths > self._longest).sum())
         chosen = np.array(plain, bool)

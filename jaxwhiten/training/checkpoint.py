@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten.errors import REASON, FormatError, JaxwhitenError, MismatchError, optional, turning
 from jaxwhiten.training.step import TrainState
 from jaxwhiten.types import Fields, Json
@@ -44,7 +44,7 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "recipe.json"
         settings: Json = json.loads(json.dumps(recipe))
-        if overwrite and file.is_file() and records.read(file, dict[str, Any]) != settings:
+        if overwrite and file.is_file() and io.read_json(file, dict[str, Any]) != settings:
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         self._manager = ocp.CheckpointManager(
             self.folder / "checkpoints",
@@ -60,7 +60,7 @@ class Checkpoints:
             if jax.process_index() == 0:
                 io.write_json(file, recipe)
             return
-        old = records.read(file, dict[str, Any], "Use a new output folder.")
+        old = io.read_json(file, dict[str, Any], "Use a new output folder.")
         if changes := list(_differences(old, recipe)):
             raise MismatchError(
                 f"{self.folder} contains a run with different settings: {'; '.join(changes)}. Its checkpoints are"

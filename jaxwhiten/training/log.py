@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten import io, records
+from jaxwhiten import io
 from jaxwhiten.bars import Progress
 from jaxwhiten.errors import FormatError, optional
 from jaxwhiten.lazy import hidden
@@ -119,7 +119,7 @@ def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
     rows = list[dict[str, int | float | None]]()
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         with contextlib.suppress(FormatError):
-            rows.append(records.parse(line, dict[str, int | float | None], path))
+            rows.append(io.parse_json(line, dict[str, int | float | None], path))
     return rows
 
 

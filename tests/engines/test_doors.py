@@ -188,9 +188,7 @@ def test_steps_of_others_are_applied_as_they_are(engine, shallow_model, pooled, 
         encoder.view.fingerprint,
     )
     assert not list(cache.rglob("graph.xml"))
-    with pytest.raises(
-        InputError, match=r"Listed.values: expected a hashable value, got list: use a tuple, or array\(\)"
-    ):
+    with pytest.raises(InputError, match=r"Listed.values: .*unhashable.*use a tuple"):
         encoder.with_view(encoder.view.then(Listed([1.0])))
 
 

@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 
 def test_the_whole_folder_is_read(folder):
     head = read_head(folder, tiny_config())
-    assert (head.width(tiny_config()), head.form.template) == (4, "q: {text}")
+    assert (head.width(tiny_config()), head.form.prompt) == (4, "q: ")
 
 
 @pytest.mark.slow

@@ -13,12 +13,10 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
-from jaxwhiten import Encoder
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import ModelError
 from jaxwhiten.models import FAMILIES, init_model, load_config, load_model, save_model
 from tests.golden.cases import CASES as GOLDEN
 from tests.golden.cases import golden, inputs, kept, write_checkpoint
-from tests.tiny import SENTENCES
 
 # Name of the case -> transformers' architecture and its configuration; transformers has no experts in NomicBERT.
 CASES = {name: case for name, case in GOLDEN.items() if "experts" not in name} | {
@@ -317,36 +315,3 @@ def test_configs_that_are_not_supported_are_refused_by_name(tmp_path, case, chan
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(ModelError, match=message):
         load_model(tmp_path)
-
-
-def write_roberta_tokenizer(folder):
-    """A byte-level BPE with RoBERTa's special tokens and ids."""
-    from tokenizers import ByteLevelBPETokenizer
-    from tokenizers.processors import RobertaProcessing
-
-    tokenizer = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer.train_from_iterator(SENTENCES, vocab_size=400, special_tokens=special, show_progress=False)
-    tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return tokenizer
-
-
-@pytest.mark.slow
-def test_sentences_through_a_roberta(tmp_path):
-    import eval.poolings  # noqa: F401 (adds promptbert)
-
-    theirs = write(tmp_path, "roberta", vocab_size=400, max_position_embeddings=34)
-    tokenizer = write_roberta_tokenizer(tmp_path)
-    tokenizer.enable_truncation(32)
-    encoder = Encoder.from_pretrained(tmp_path, pooling="mean", max_length=32, engine="jax")
-    with pytest.raises(InputError, match="3 to 32 tokens"):
-        Encoder.from_pretrained(tmp_path, pooling="mean", max_length=33)
-    got = encoder.encode(SENTENCES, pooling=["mean", "promptbert"])
-    for row, sentence in enumerate(SENTENCES):
-        ids = np.array([tokenizer.encode(sentence).ids])
-        expected = run_theirs(theirs, ids, np.ones_like(ids)).last_hidden_state.numpy()[0].mean(0)
-        np.testing.assert_allclose(got["mean"][row], expected, atol=2e-5)
-    ids = np.array([tokenizer.encode('This sentence : "Short." means <mask> .').ids])
-    expected = run_theirs(theirs, ids, np.ones_like(ids)).last_hidden_state.numpy()[0, list(ids[0]).index(4)]
-    np.testing.assert_allclose(got["promptbert"][SENTENCES.index("Short.")], expected, atol=2e-5)

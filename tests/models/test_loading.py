@@ -175,10 +175,10 @@ import jax
 from jaxwhiten import Encoder
 from eval.machine import peak_memory
 small, large, dtype = sys.argv[1:]
-Encoder.from_pretrained(small, pooling="mean", dtype=dtype, engine="jax").executor._weights
+Encoder.from_pretrained(small, pooling="mean", dtype=dtype, engine="jax").view.core.engine._weights
 before = peak_memory()
 encoder = Encoder.from_pretrained(large, pooling="mean", dtype=dtype, engine="jax")
-leaves = encoder.executor._weights
+leaves = encoder.view.core.engine._weights
 print((peak_memory() - before) * 1e9, {str(leaf.dtype) for leaf in leaves})
 """
 

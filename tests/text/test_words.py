@@ -3,7 +3,6 @@
 import json
 import random
 import sys
-import unicodedata
 
 import numpy as np
 import pytest
@@ -50,9 +49,7 @@ def test_any_text(tiny_model, tmp_path, lower):
 
 
 def test_every_character(tokenizer):
-    every = (chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000)
-    same(tokenizer, [f"a{c}man {c} {c}{c}" for c in every if unicodedata.category(c) not in ("Cn", "Co", "Lo")])
-    same(tokenizer, [f"the{chr(i)}man {chr(i)}" for i in range(0x3000)])
+    same(tokenizer, [f"a{chr(i)}man {chr(i)} {chr(i)}{chr(i)}" for i in range(0x3000)])
 
 
 def test_a_full_table_begins_anew(tokenizer, monkeypatch):
