@@ -254,7 +254,7 @@ PROGRAMS: Sequence[Program] = (
     Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
     Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
     Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
-    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10), 0.3, SEARCH, on_gpu=0.4),
+    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10), 0.25, SEARCH, on_gpu=0.4),
     Program("search, codes of 48 bytes, 1,000,000", search_codes(1_000_448, 48, 8, 256, 10), 0.6, SEARCH, on_gpu=1.0),
     Program("search, codes of 48 bytes, one query", search_codes(1_000_448, 48, 8, 1, 10), 0.6, SEARCH, on_gpu=1.0),
     Program("search, codes, 2,048 of 8 bytes", search_codes(2048, 8, 4, 8, 4), 0.05, SEARCH, slow=False),
