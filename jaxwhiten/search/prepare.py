@@ -36,12 +36,9 @@ def check_vectors(what: str, x: RowsLike, dimension: int | None = None) -> Float
     x = as_matrix(x, "Index")
     if not np.issubdtype(x.dtype, np.floating) or not x.dtype.isnative:
         x = x.astype(work_dtype(x.dtype))
-    if not x.size:
-        raise InputError(f"No {what}: an array of shape {x.shape}.")
-    if dimension not in (None, x.shape[1]):
+    if len(x) and dimension not in (None, x.shape[1]):
         check_width("index", dimension, x.shape[1], f"the {what}", _TAKES, error=InputError)
-    for part in blocks(len(x), BLOCK_ROWS):
-        check_lengths(what, x[part], part.start)
+    _check_rows(what, x)
     return x
 
 
@@ -66,11 +63,16 @@ Rows = Float[np.ndarray, "n d"] | Decoded
 def check_codes(what: str, codes: Vectors) -> Decoded:
     """`check_vectors` of codes, without an array of all vectors."""
     x = Decoded(codes)
+    _check_rows(what, x)
+    return x
+
+
+def _check_rows(what: str, x: Rows) -> None:
+    """`check_lengths` of rows, block by block; InputError if there are none."""
     if not len(x):
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
-    return x
 
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
