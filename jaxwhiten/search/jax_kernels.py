@@ -24,7 +24,7 @@ _P: Any = jax.sharding.PartitionSpec
 _WIDER = 4  # candidates for each result of a search of codes, whose exact cosines are computed
 _FEW_QUERIES = 16  # up to this many, a CPU searches codes for one after the other
 _EXACT_BYTES = 512 << 20  # of decoded candidates at a time
-# of the scores of a block, and of its decoded documents; on a CPU they stay in the cache
+# of the scores of a block, of its decoded documents, and of where a query's products are; on a CPU they stay in the cache
 _BLOCK_BYTES = 64 << 20
 _CPU_BLOCK_BYTES = 8 << 20
 
@@ -110,7 +110,10 @@ def _local_best(
     n = len(documents.rows)
     coded = isinstance(documents, Codes)
     nbytes = _CPU_BLOCK_BYTES if on_cpu else _BLOCK_BYTES
-    block = min(n, max(TILE, block_rows(max(queries.shape) if coded else len(queries), 4, nbytes)))
+    width = len(queries)
+    if coded:
+        width = documents.rows.shape[1] if width == 1 else max(queries.shape)
+    block = min(n, max(TILE, block_rows(width, 4, nbytes)))
     count = min(n, k * _WIDER if coded else k)
 
     def candidates(start: Array) -> tuple[Array, Array]:
