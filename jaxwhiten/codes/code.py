@@ -106,7 +106,7 @@ class Quantiser:
         return self.length / cosine
 
     @functools.cached_property
-    def _table(self) -> tuple[Float32[np.ndarray, "rows w"], Float32[np.ndarray, " rows"], Int[np.ndarray, " bytes"]]:
+    def table(self) -> tuple[Float32[np.ndarray, "rows w"], Float32[np.ndarray, " rows"], Int[np.ndarray, " bytes"]]:
         """For each value of each byte, coordinates and what they add to |y|²; and the first row of each byte.
 
         |μ|² is added by the first byte.
@@ -131,7 +131,7 @@ class Quantiser:
 
     def coordinates(self, codes: UInt8[np.ndarray, "*n bytes"]) -> Float32[np.ndarray, "*n coordinates"]:
         """The coordinates that codes represent."""
-        table, _, firsts = self._table
+        table, _, firsts = self.table
         # Every place exists, and with "clip" NumPy does not check it.
         return np.take(table, codes + firsts, axis=0, mode="clip").reshape(*codes.shape[:-1], self.width)
 
@@ -161,7 +161,7 @@ class Quantiser:
 
         Codes are [n, bytes], or [q, n, bytes] if each query has its own.
         """
-        _, squares, firsts = self._table
+        _, squares, firsts = self.table
         places = codes + firsts
         lengths = np.take(squares, places, mode="clip").sum(axis=-1)
         if codes.ndim == 2:

@@ -39,7 +39,6 @@ LEAST = 64
 _TABLE_BYTES = 1 << 20  # of queries' tables at a time, which stay in the cache
 _ALONE = 64 << 20  # bytes of codes that are scanned in less time than other threads take to start
 _TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a query are made
-_FEW = 4096  # rows of a set whose cosines are computed without a scan
 
 
 @dataclass
@@ -123,16 +122,14 @@ class FaissCodes(CodedStore):
         if among is None or self.scan.selects:
             return self._best(asked, products, self.scan.search(points, wide, among), k)
         deep = 2 * wide * -(-len(self.codes) // max(1, len(among)))
-        if len(among) <= _FEW or deep >= len(self.codes):
+        if len(among) <= deep:
             return self.best_of(asked, products, among, k)
         inside = np.zeros(len(self.codes) + 1, bool)  # the last for a missing row
         inside[among] = True
         candidates = self.scan.search(points, deep)
-        chosen = inside[candidates]
-        chosen &= np.cumsum(chosen, axis=1) <= wide
-        candidates = np.sort(np.where(chosen, candidates, -1), axis=1)[:, -wide:]
+        candidates[~inside[candidates]] = -1
         scores, rows = self._best(asked, products, candidates, k)
-        short = candidates[:, 0] < 0
+        short = rows[:, -1] < 0
         if short.any():
             scores[short], rows[short] = self.best_of(asked[short], products[short], among, k)
         return scores, rows
@@ -231,18 +228,14 @@ def fit_options(options: IvfOptions, n: int) -> list[str]:
 
 def _centers(quantiser: Quantiser, codes: np.ndarray, options: IvfOptions) -> Float32[np.ndarray, "lists c"]:
     """The centers of lists, by k-means of decoded vectors."""
-    faiss = import_faiss()
-    params = faiss.ClusteringParameters()
-    params.seed = options.seed
-    params.max_points_per_centroid = options.max_points_per_centroid
     most = options.nlist * options.max_points_per_centroid
     sample = np.sort(np.random.default_rng(options.seed).permutation(len(codes))[:most])
-    centers = faiss.IndexFlatL2(quantiser.width)
+    settings = {"seed": options.seed, "max_points_per_centroid": options.max_points_per_centroid}
+    clusters = import_faiss().Kmeans(quantiser.width, options.nlist, **settings)
     with hardware.faiss_products():
-        clusters = faiss.Clustering(quantiser.width, options.nlist, params)
-        clusters.train(quantiser.coordinates(codes[sample]), centers)
-    flat = faiss.rev_swig_ptr(centers.get_xb(), options.nlist * quantiser.width)
-    return flat.reshape(options.nlist, -1).copy()
+        clusters.train(quantiser.coordinates(codes[sample]))
+    centers: np.ndarray = clusters.centroids
+    return centers
 
 
 def _choose_nprobe(store: ListCodes, vectors: Rows) -> str:
@@ -254,16 +247,16 @@ def _choose_nprobe(store: ListCodes, vectors: Rows) -> str:
     k = min(11, n)  # with the document itself
     options.nprobe = options.nlist
     expected = store.search(queries, k, False)[1]
-    for count in sorted({*(2**power for power in range(20) if 2**power < options.nlist), options.nlist}):
-        options.nprobe = count
-        shared = [
-            len({*a} & {*b} - {row, -1}) / max(1, k - 1)
-            for a, b, row in zip(store.search(queries, k, False)[1], expected, rows, strict=True)
-        ]
-        recall = float(np.mean(shared)) if k > 1 else 1.0
-        if recall >= RECALL or count == options.nlist:
-            break
-    return f"nprobe={count} of {options.nlist} lists: recall@10 {recall:.3f} for {len(rows)} of the documents."
+
+    def recall(nprobe: int) -> float:
+        options.nprobe = nprobe
+        pairs = zip(store.search(queries, k, False)[1], expected, rows, strict=True)
+        return float(np.mean([len({*a} & {*b} - {row, -1}) for a, b, row in pairs])) / max(1, k - 1)
+
+    nprobe = 1
+    while (reached := recall(nprobe)) < RECALL and nprobe < options.nlist:
+        nprobe = min(2 * nprobe, options.nlist)
+    return f"nprobe={nprobe} of {options.nlist} lists: recall@10 {reached:.3f} for {len(rows)} of the documents."
 
 
 class FaissFlat(Backend):

@@ -23,8 +23,6 @@ from jaxwhiten.search.store import Arrays, BackendOptions
 from jaxwhiten.store import appended
 from jaxwhiten.types import FaissObject, Float32, Int, Int64, UInt8
 
-_LONG = 64  # bytes of a code
-
 
 class FlatScan:
     """A scan of all codes by the Euclidean distance in coordinates.
@@ -43,7 +41,8 @@ class FlatScan:
         """An index of the codes of rows from `first` on."""
         index = self._quantiser.empty_pq()
         index.add_sa_codes(np.ascontiguousarray(codes))
-        return _fast(index) if self._quantiser.bits == 4 else index
+        # Blocks of 32 codes are fastest for many queries on most processors, and as fast as others for one.
+        return import_faiss().IndexPQFastScan(index, 32) if self._quantiser.bits == 4 else index
 
     def extended(self, codes: UInt8[np.ndarray, "l bytes"], arrays: Arrays) -> FlatScan:
         """The scan of these codes, which begin with its own; `arrays` are kept of the others."""
@@ -133,13 +132,8 @@ class ListScan(FlatScan):
         index.by_residual = False
         self._quantiser.fill(index.pq)
         index.is_trained = True
-        order = np.argsort(numbers, kind="stable")
-        ends = np.cumsum(np.bincount(numbers, minlength=nlist))
-        for number, rows in enumerate(np.split(order, ends[:-1])):
-            if len(rows):
-                listed = np.ascontiguousarray(codes[rows])
-                index.invlists.add_entries(number, len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(listed))
-        index.ntotal = len(codes)
+        lists = numbers.astype("<u4")[:, None].view(np.uint8)[:, : index.coarse_code_size()]
+        index.add_sa_codes(np.concatenate([lists, codes], axis=1))
         return faiss.IndexIVFPQFastScan(index) if self._quantiser.bits == 4 else index
 
     def extended(self, codes: np.ndarray, arrays: Arrays) -> ListScan:
@@ -158,20 +152,3 @@ class ListScan(FlatScan):
             return None
         # all lists, so that the result is exact
         return faiss.SearchParametersIVF(sel=faiss.IDSelectorBatch(among), nprobe=len(self.centers))
-
-
-def _fast(index: FaissObject) -> FaissObject:
-    """The fast scan of an `IndexPQ`, of so many codes and queries at a time as was measured to be fastest.
-
-    FAISS 1.15 takes 32 codes and up to 4 queries. With AVX-512, one query takes .87 of the time in blocks of 64 codes,
-    and many .77, on Zen 4, which has no AVX-VNNI. On Zen 5, which has it, one takes .65 where a code has 64 bytes or
-    more, but 1.25 where it has fewer, and many 1.2 to 1.4. With AVX2, many take .8 by twos.
-    """
-    faiss = import_faiss()
-    level = faiss.SIMDConfig.get_level_name() if hasattr(faiss, "SIMDConfig") else ""
-    short = index.pq.code_size < _LONG and "avx_vnni" in hardware.cpu_features()
-    blocks_of_64 = level.startswith("AVX512") and not short
-    fast = faiss.IndexPQFastScan(index, 64 if blocks_of_64 else 32)
-    if level == "AVX2":
-        fast.qbs = 0x2222
-    return fast

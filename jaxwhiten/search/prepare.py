@@ -36,12 +36,9 @@ def check_vectors(what: str, x: RowsLike, dimension: int | None = None) -> Float
     x = as_matrix(x, "Index")
     if not np.issubdtype(x.dtype, np.floating) or not x.dtype.isnative:
         x = x.astype(work_dtype(x.dtype))
-    if not x.size:
-        raise InputError(f"No {what}: an array of shape {x.shape}.")
-    if dimension not in (None, x.shape[1]):
+    if len(x) and dimension not in (None, x.shape[1]):
         check_width("index", dimension, x.shape[1], f"the {what}", _TAKES, error=InputError)
-    for part in blocks(len(x), BLOCK_ROWS):
-        check_lengths(what, x[part], part.start)
+    _check_rows(what, x)
     return x
 
 
@@ -66,11 +63,16 @@ Rows = Float[np.ndarray, "n d"] | Decoded
 def check_codes(what: str, codes: Vectors) -> Decoded:
     """`check_vectors` of codes, without an array of all vectors."""
     x = Decoded(codes)
+    _check_rows(what, x)
+    return x
+
+
+def _check_rows(what: str, x: Rows) -> None:
+    """`check_lengths` of rows, block by block; InputError if there are none."""
     if not len(x):
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
-    return x
 
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
@@ -177,42 +179,38 @@ def choose(
 
     Vectors of an encoder that is not fine-tuned for similarity are whitened before they are coded.
     """
+    notes: tuple[str, ...] = ()
+    code: Code | None = None
     if isinstance(codes, Code):
+        code = codes
         prepare = preparation(whitening, vectors.shape[1], normalize=whitening is not None)
         giver = "the vectors" if whitening is None else "the whitened vectors"
-        check_width("code", codes.n_features_in_, prepare.outputs, giver, error=InputError)
+        check_width("code", code.n_features_in_, prepare.outputs, giver, error=InputError)
         if whitening is None:  # the vectors may be whitened already
-            check_pooled(codes, space)
+            check_pooled(code, space)
         else:
-            check_whitened(codes, whitening)
-        coding = Coding(prepare, codes.quantiser(), codes if whitening is None else whitening)
+            check_whitened(code, whitening)
     elif codes == SpectrumCode.name:
         size = DEFAULT_BYTES if size is None else size
-        notes: tuple[str, ...] = ()
-        code = None
-        provenance = space.record() if space is not None and whitening is None else {}
+        moments = Moments(provenance=space.record() if space is not None and whitening is None else {})
         if whitening is None and tuned is False:
-            moments = Moments(provenance=provenance).update(vectors)
-            whitening, code, why = fit(moments, bytes=size, tuned=tuned)
+            whitening, code, why = fit(moments.update(vectors), bytes=size, tuned=tuned)
             notes = (why,)
         prepare = preparation(whitening, vectors.shape[1])
-        if isinstance(whitening, Whitening):
-            code = code or SpectrumCode(bytes=size).fit(whitening)
-        else:
-            moments = Moments(provenance=provenance)
-            for _, x in prepared(vectors, prepare):
-                moments.update(x)
-            code = SpectrumCode(bytes=size).fit(moments)
-        coding = Coding(prepare, code.quantiser(), code if whitening is None else whitening, notes)
+        if code is None:
+            if not isinstance(whitening, Whitening):
+                for _, x in prepared(vectors, prepare):
+                    moments.update(x)
+            code = SpectrumCode(bytes=size).fit(whitening if isinstance(whitening, Whitening) else moments)
     else:
         prepare = preparation(whitening, vectors.shape[1])
         code = make_code(codes)
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
-        coding = Coding(prepare, code.quantiser())
-    assert coding.quantiser is not None
-    if size not in (None, coding.quantiser.nbytes):
-        name = coding.quantiser.name
-        nbytes = coding.quantiser.nbytes
-        raise InputError(f"The code {name} has {nbytes} bytes per vector: expected {size}.")
-    return coding
+    quantiser = code.quantiser()
+    if size not in (None, quantiser.nbytes):
+        raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector: expected {size}.")
+    if isinstance(codes, Code) or codes == SpectrumCode.name:
+        fitted = code if whitening is None else whitening
+        return Coding(prepare, quantiser, fitted, notes)
+    return Coding(prepare, quantiser)

@@ -6,7 +6,7 @@ The copy is in the database of the index; a search reads only a few rows of it p
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,29 +73,25 @@ class Rescoring:
 
         −1 is missing, and so is a row whose document was removed meanwhile.
         """
-        numbers = np.unique(candidates[candidates >= 0])
-        found = database.rows_of("SELECT row, data FROM copies WHERE row IN", numbers.tolist())
-        rows = np.array([row for row, _ in found] or [-1], np.int64)
-        order = np.argsort(rows)
-        rows = rows[order]
-        copies = self._array(b"".join(data for _, data in found), len(found))
+        numbers = np.unique(candidates[candidates >= 0]).tolist()
+        copies = dict(database.rows_of("SELECT row, data FROM copies WHERE row IN", numbers))
         scores = np.full((len(queries), k), -np.inf, np.float32)
-        ids = np.full((len(queries), k), -1, np.int64)
-        for number, (query, rows_of_query) in enumerate(zip(self.prepare(queries), candidates, strict=True)):
-            some = np.intersect1d(rows_of_query, rows[rows >= 0])
-            chosen = copies[order[np.searchsorted(rows, some)]] if len(some) else copies[:0]
-            vectors = chosen.astype(np.float32) if self.code is None else self.code.decode(chosen)
-            cosines = vectors @ query
+        rows = np.full((len(queries), k), -1, np.int64)
+        for number, (query, of_query) in enumerate(zip(self.prepare(queries), candidates.tolist(), strict=True)):
+            known = sorted(copies.keys() & of_query)
+            cosines = self._vectors([copies[row] for row in known]) @ query
             best = np.argsort(-cosines, kind="stable")[:k]
             scores[number, : len(best)] = cosines[best]
-            ids[number, : len(best)] = some[best]
-        return scores, ids
+            rows[number, : len(best)] = np.array(known, np.int64)[best]
+        return scores, rows
 
-    def _array(self, data: bytes, count: int) -> Shaped[np.ndarray, "n k"]:
-        """Copies as they are in the database; FormatError if they are not whole."""
-        if len(data) != count * self.nbytes:
+    def _vectors(self, copies: Sequence[bytes]) -> Float32[np.ndarray, "n k"]:
+        """The vectors of copies as they are in the database; FormatError if one is not whole."""
+        if any(len(copy) != self.nbytes for copy in copies):
             raise FormatError("The copies for rescoring were damaged after they were written. Rebuild the index.")
-        return np.frombuffer(data, np.float16 if self.code is None else np.uint8).reshape(count, -1)
+        array = np.frombuffer(b"".join(copies), np.float16 if self.code is None else np.uint8)
+        array = array.reshape(len(copies), self.prepare.outputs)
+        return array.astype(np.float32) if self.code is None else self.code.decode(array)
 
     def put(self, connection: sqlite3.Connection, rows: Int64[np.ndarray, " n"], vectors: Rows) -> None:
         """Writes the copies of the documents of rows."""

@@ -26,7 +26,7 @@ from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.options import TrainingOptions
-from jaxwhiten.search.jax_kernels import Points, coded_searcher, searcher
+from jaxwhiten.search.jax_kernels import Codes, Floats, searcher
 from jaxwhiten.training.objectives import objective_loss
 from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import TrainState, make_step, transformation
@@ -205,41 +205,35 @@ def train_masked(config: EncoderConfig, rows: int, length: int, positions: int) 
     return lower
 
 
-def search(rows: int, d: int, queries: int, k: int, block: int = 0, recall: float | None = None) -> Any:
+def search(rows: int, d: int, queries: int, k: int) -> Any:
     """Top k of documents spread over all devices."""
 
     def lower(target: Target) -> Any:
         mesh = target.mesh("documents")
-        each = rows // mesh.size
-        found = shaped(jax.ShapeDtypeStruct((queries, d), jnp.float32), mesh)
-        documents = shaped(jax.ShapeDtypeStruct((rows, d), jnp.float32), mesh, "documents")
-        size = shaped(jax.ShapeDtypeStruct((), jnp.int32), mesh)
-        return searcher(mesh, k, block or each, recall).lower(found, documents, None, size)
+        asked = shaped(jax.ShapeDtypeStruct((queries, d), jnp.float32), mesh)
+        documents = Floats(shaped(jax.ShapeDtypeStruct((rows, d), jnp.float32), mesh, "documents"))
+        return searcher(mesh, k).lower(asked, documents, shaped(jax.ShapeDtypeStruct((), jnp.int32), mesh))
 
     return lower
 
 
-def search_codes(rows: int, size: int, columns: int, queries: int, k: int) -> Any:
-    """Top k of codes of 16 points per half byte, spread over all devices, by exact cosines."""
+def search_codes(rows: int, size: int, width: int, queries: int, k: int) -> Any:
+    """Top k of codes with `width` coordinates a byte, spread over all devices, by exact cosines."""
 
     def lower(target: Target) -> Any:
         mesh = target.mesh("documents")
-        whole, row = functools.partial(array, mesh), functools.partial(array, mesh, axis="documents")
-        integers = whole((columns,), jnp.int32)
-        points = Points(whole((columns, 16)), integers, integers, whole((columns,)), whole(()))
-        run = coded_searcher(mesh, k, jnp.bfloat16, "selects" if target.is_tpu else "gather", False)
-        return run.lower(
-            whole((queries, columns)),
-            whole((queries,)),
-            row((rows, size), jnp.uint8),
-            row((rows,)),
-            points,
-            whole((), jnp.int32),
-            whole(()),
-        )
 
-    def array(mesh: Any, shape: tuple[int, ...], dtype: Any = jnp.float32, axis: str | None = None) -> Any:
-        return shaped(jax.ShapeDtypeStruct(shape, dtype), mesh, *([axis] if axis else []))
+        def array(shape: tuple[int, ...], dtype: Any, *spec: Any) -> Any:
+            return shaped(jax.ShapeDtypeStruct(shape, dtype), mesh, *spec)
+
+        documents = Codes(
+            array((rows, size), jnp.uint8, "documents"),
+            array((rows,), jnp.float32, "documents"),
+            array((256 * size, width), jnp.float32),
+            array((size,), jnp.int32),
+        )
+        asked = array((queries, size * width + 1), jnp.float32)
+        return searcher(mesh, k).lower(asked, documents, array((), jnp.int32))
 
     return lower
 
@@ -287,10 +281,10 @@ PROGRAMS: Sequence[Program] = (
     Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
     Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
     Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
-    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.25, SEARCH, on_gpu=0.4),
-    Program("search, approximate, 1,024 queries", search(1_000_448, 256, 1024, 10, 0, 0.95), 0.3, SEARCH, targets=TPUS),
-    Program("search, approximate, 128 queries", search(1_000_448, 256, 128, 10, 0, 0.95), 0.3, SEARCH, on_gpu=0.6),
-    Program("search, codes of 48 bytes, 1,000,000", search_codes(1_000_448, 48, 300, 256, 10), 0.6, SEARCH, on_gpu=1.0),
+    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10), 0.25, SEARCH, on_gpu=0.4),
+    Program("search, codes of 48 bytes, 1,000,000", search_codes(1_000_448, 48, 8, 256, 10), 0.6, SEARCH, on_gpu=1.0),
+    Program("search, codes of 48 bytes, one query", search_codes(1_000_448, 48, 8, 1, 10), 0.6, SEARCH, on_gpu=1.0),
+    Program("search, codes, 2,048 of 8 bytes", search_codes(2048, 8, 4, 8, 4), 0.05, SEARCH, slow=False),
     Program("search, exact, 2,048 × 32", search(2048, 32, 8, 4), 0.05, SEARCH, slow=False),
     Program("train pairs, base, 256 × 64", train_pairs(BASE, 128, 64), 6.0, TRAINING),
     Program("train pairs, base, 256 × 64, remat", train_pairs(BASE, 128, 64, True), 2.0, TRAINING),

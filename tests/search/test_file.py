@@ -197,7 +197,6 @@ def test_a_damaged_file_is_read_or_reported(damage, copied):
 OTHERS = {
     ("rescore",): [None],
     ("normalize",): [False],
-    ("options", "approximate"): [True],
     ("id_type",): ["", "abc", "../x", "é" * 5000],
     ("has_texts",): [False],
     ("names",): [[]],
@@ -294,8 +293,7 @@ def test_backends_read_each_other(copied):
     for kind, other in (("faiss-flat codes", "jax"), ("jax codes", "faiss-flat")):
         path = copied(kind)
         expected = found(path)
-        options = {"approximate": False, "recall_target": 0.95} if other == "jax" else {}
-        put_header(path, header_of(path) | {"backend": other, "options": options})
+        put_header(path, header_of(path) | {"backend": other})
         np.testing.assert_allclose(found(path)[0], expected[0], atol=1e-5)
 
 

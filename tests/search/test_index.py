@@ -72,7 +72,6 @@ def test_exact_backends_give_the_true_neighbours(backend, inside, k, vectors, qu
     [
         ("faiss-ivf", {"nlist": 16, "nprobe": 16}, 1.0),
         ("faiss-ivf", {"nlist": 16, "nprobe": 4}, 0.8),
-        ("jax", {"approximate": True, "recall_target": 0.95}, 0.9),
     ],
 )
 def test_approximate_backends_find_most_neighbours(backend, options, recall, vectors, queries):
@@ -290,7 +289,6 @@ def test_an_index_that_does_not_know_its_space_cannot_vouch(vectors):
         ("faiss-ivf", {"nprobe": -1}),
         ("faiss-ivf", {"max_points_per_centroid": 1 << 30}),
         ("faiss-ivf", {"seed": 2**31}),
-        ("jax", {"recall_target": 2.0}),
     ],
 )
 def test_options_of_a_backend_have_ranges(backend, options):
