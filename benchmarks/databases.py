@@ -1,4 +1,4 @@
-"""Vector databases at equal bytes: their own quantisers behind each of five maps, beside our index.
+"""Vector databases at equal bytes: their own quantizers behind each of five maps, beside our index.
 
     python -m benchmarks.databases [--encoders jaxwhiten-tiny] [--data pydocs,quora] [--databases …] [--bytes 48]
 

@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.harness import printed
 from configs.settings import Config, setting
-from eval.plotting import COLOURS, new_figure
+from eval.plotting import COLORS, new_figure
 from eval.runs import Run
 
 WIDTH = 384
@@ -186,11 +186,11 @@ def draw(run: Run, path: Path) -> Path:
     with new_figure(path, 8.6, 3.0) as drawing:
         axes = drawing.subplots(1, len(panels), sharey=True)
         for axis, (key, (title, unit)) in zip(axes, panels.items(), strict=True):
-            for name, colour in zip(("jaxwhiten", "FAISS"), COLOURS, strict=False):
+            for name, color in zip(("jaxwhiten", "FAISS"), COLORS, strict=False):
                 rows = [row for row in run.rows if row["index"] == name]
                 documents = [row.documents for row in rows]
                 values = [row[key] * unit for row in rows]
-                axis.loglog(documents, values, marker="o", ms=5, lw=1.6, color=colour, label=name)
+                axis.loglog(documents, values, marker="o", ms=5, lw=1.6, color=color, label=name)
             axis.set(xlabel="documents", title=title)
         axes[0].set(ylabel="seconds")
         drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)

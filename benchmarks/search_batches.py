@@ -22,7 +22,7 @@ from benchmarks import harness
 from benchmarks.contestants import FLOATS, indexes
 from benchmarks.harness import OURS, figure, interleave, median, ratio, table, times
 from configs.settings import Config, setting
-from eval.plotting import COLOURS, new_figure
+from eval.plotting import COLORS, new_figure
 from eval.report import Table
 from eval.runs import Record, Run
 from jaxwhiten import metrics, normalize
@@ -124,17 +124,17 @@ def draw(run: Run, path: Path) -> Path:
     with new_figure(path, 8.6, 3.6) as drawing:
         axes = drawing.subplots(1, len(panels), sharey=True)
         for axis, (batch, title) in zip(axes, panels.items(), strict=True):
-            for name, colour in zip(names, COLOURS, strict=False):
+            for name, color in zip(names, COLORS, strict=False):
                 points = [row for row in rows if (row["index"], row.queries) == (name, batch)]
                 milliseconds = [row.ms_a_query for row in points]
                 axis.plot(
-                    milliseconds, [row.recall for row in points], marker="o", ms=5, lw=1.6, color=colour, label=name
+                    milliseconds, [row.recall for row in points], marker="o", ms=5, lw=1.6, color=color, label=name
                 )
                 for row in points:
                     if name != FLOATS:
                         place = (row.ms_a_query, row.recall)
                         axis.annotate(
-                            str(row.bytes), place, (0, 5), textcoords="offset points", color=colour, ha="center"
+                            str(row.bytes), place, (0, 5), textcoords="offset points", color=color, ha="center"
                         )
             axis.set(xscale="log", ylim=(0, 1.1), xlabel="ms a query", title=title)
             low, high = axis.get_xlim()

@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.serving import our_command, running, texts_of
 from configs.settings import Config, setting
-from eval.plotting import COLOURS, new_figure
+from eval.plotting import COLORS, new_figure
 from eval.runs import Run
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.search import build_index, load_index
@@ -194,10 +194,10 @@ def draw_memory(run: Run, path: Path) -> Path:
     seconds, megabytes, requests = zip(*run.header.memory, strict=True)
     with new_figure(path, 6.4, 3.0) as drawing:
         axis = drawing.subplots()
-        (memory,) = axis.plot(seconds, megabytes, lw=1.4, color=COLOURS[0], label="resident memory, MB")
+        (memory,) = axis.plot(seconds, megabytes, lw=1.4, color=COLORS[0], label="resident memory, MB")
         axis.set(xlabel="seconds", ylabel="MB", ylim=(0, 1.15 * max(megabytes)))
         right = axis.twinx()
-        (answered,) = right.plot(seconds, requests, lw=1.4, ls="--", color=COLOURS[1], label="requests answered")
+        (answered,) = right.plot(seconds, requests, lw=1.4, ls="--", color=COLORS[1], label="requests answered")
         right.set(ylabel="requests", ylim=(0, 1.15 * max(requests)))
         right.grid(False)
         drawing.legend(handles=[memory, answered], loc="outside lower center", ncols=2)

@@ -61,9 +61,9 @@ def train_wordpiece(
 
 
 def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, count: int) -> list[str]:
-    """The most frequent characters of the normalised text, in code-point order.
+    """The most frequent characters of the normalized text, in code-point order.
 
-    The normaliser works character by character, so it is applied to the distinct ones only.
+    The normalizer works character by character, so it is applied to the distinct ones only.
     """
     raw = np.zeros(0x110000, np.int64)
     for block in passages:

@@ -18,7 +18,7 @@ import numpy as np
 import jaxwhiten
 from configs import launch
 from eval.common import python
-from eval.plotting import COLOURS, new_figure
+from eval.plotting import COLORS, new_figure
 from eval.pydocs import load_pydocs
 from eval.report.plots import scale_amounts
 from jaxwhiten import Encoder, scoring
@@ -43,9 +43,9 @@ def draw(rows: Sequence[scoring.Row], path: Path) -> None:
         x = [row.bytes for row in sizes]
         y = [row.scores["ndcg_at_10"] for row in sizes]
         bounds = np.array([row.intervals["ndcg_at_10"] for row in sizes]).T
-        axis.errorbar(x, y, np.abs(bounds - y), color=COLOURS[0], marker="o", ms=5, lw=1.5, capsize=2, label="vectors")
-        for row, colour in zip((row for row in rows if row.bytes is None), COLOURS[1:], strict=False):
-            axis.axhline(row.scores["ndcg_at_10"], ls=":", lw=1.2, color=colour, label=row.name)
+        axis.errorbar(x, y, np.abs(bounds - y), color=COLORS[0], marker="o", ms=5, lw=1.5, capsize=2, label="vectors")
+        for row, color in zip((row for row in rows if row.bytes is None), COLORS[1:], strict=False):
+            axis.axhline(row.scores["ndcg_at_10"], ls=":", lw=1.2, color=color, label=row.name)
         axis.set(xlabel="MB per million documents", ylabel="nDCG@10 × 100, 95% interval")
         axis.set_title("Docstrings found by their first sentences: all-MiniLM-L6-v2 and words")
         axis.legend()

@@ -54,7 +54,7 @@ def single_milliseconds(search: Callable[[Any], Any], queries: Sequence[Any]) ->
 
 
 class Exact:
-    """Exact neighbours of prepared queries in stored (whitened, normalised) vectors, as the reference for indexes."""
+    """Exact neighbors of prepared queries in stored (whitened, normalized) vectors, as the reference for indexes."""
 
     def __init__(self, documents: np.ndarray, queries: np.ndarray, k: int, backend: str):
         self.documents = documents

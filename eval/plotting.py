@@ -9,8 +9,8 @@ from typing import Any
 from jaxwhiten import io
 from jaxwhiten.errors import optional
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
+# Okabe and Ito's colors, which color-blind readers can distinguish.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
 STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 10.0,

@@ -59,7 +59,7 @@ def load_pydocs(folder: PathLike | None = None) -> RetrievalData:
 
 
 def split_docstring(text: str) -> tuple[str, str]:
-    """Splits off the first sentence and normalises white space; the rest is empty for a single sentence."""
+    """Splits off the first sentence and normalizes white space; the rest is empty for a single sentence."""
     for end in _END.finditer(text):
         gap = end.group()
         first = text[: end.start()] + gap.strip()  # a closing quotation mark or bracket belongs to the sentence

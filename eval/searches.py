@@ -56,11 +56,11 @@ def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
             f"wikipedia-{count}: no folder {_WIKIPEDIA[0]} in {root or 'a data folder'}. Set config.data_dir or"
             " $JAXWHITEN_DATA_DIR to a folder that holds it, one passage per line."
         )
-    rows = itertools.islice(_neighbours(Corpus(corpus_files(folders[0]))), count)
+    rows = itertools.islice(_neighbors(Corpus(corpus_files(folders[0]))), count)
     return from_pairs(f"wikipedia-{count}", rows)
 
 
-def _neighbours(corpus: Corpus) -> Iterator[Row]:
+def _neighbors(corpus: Corpus) -> Iterator[Row]:
     """The first two sentences of each passage whose first two sentences have words; the first is the document."""
     for passage in corpus.passages():
         first, rest = split_docstring(passage)

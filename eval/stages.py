@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 
 from configs import launch
-from eval.plotting import COLOURS, new_figure
+from eval.plotting import COLORS, new_figure
 from eval.report import Table, number
 from eval.runs import KEPT, Record, Run, header
 
@@ -54,7 +54,7 @@ def draw_curves(run: Run, path: Path) -> Path:
     """The dev score against the steps on STS-B, a line per seed."""
     with new_figure(path, 6.4, 3.2) as figure:
         axis = figure.subplots()
-        for name, colour in zip(("both", "alone"), COLOURS, strict=False):
+        for name, color in zip(("both", "alone"), COLORS, strict=False):
             for number, row in enumerate(row for row in run.rows if row.kind == name):
                 label = None if number else NAMES[name]
                 axis.plot(
@@ -63,7 +63,7 @@ def draw_curves(run: Run, path: Path) -> Path:
                     "o-",
                     ms=3,
                     lw=1.4,
-                    color=colour,
+                    color=color,
                     label=label,
                 )
         axis.set(xlabel="steps on STS-B", ylabel="STS-B dev, Spearman × 100")

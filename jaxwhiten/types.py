@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 __all__ = ["Array", "Bool", "Float", "Float32", "Float64", "Int", "Int8", "Int64", "Integer", "Key", "Real", "Scalar"]
-__all__ += ["AnyArray", "FaissObject", "Fields", "IdsLike", "Json", "MetadataLike", "OnnxGraph", "PyTree", "RowsLike"]
+__all__ += ["AnyArray", "Fields", "IdsLike", "Json", "OnnxGraph", "RowsLike"]
 __all__ += ["Shaped", "UInt8"]
 
 if TYPE_CHECKING or "jaxtyping" in sys.modules:
@@ -44,10 +44,7 @@ Json = dict[str, Any]  # an object of JSON, such as a header, a record or a conf
 Fields = Mapping[str, Any]  # of such an object, or options by their names; not changed
 RowsLike = Any  # numbers [n, d]: lists, arrays of NumPy, JAX, PyTorch and Arrow, memory maps, codes
 IdsLike = Any  # strings or integers: lists, arrays, columns; or None
-MetadataLike = Any  # of each document a dictionary, or None: a list of them, or None
 AnyArray = Any  # of NumPy or JAX, whichever a function is called with
-PyTree = Any  # JAX's: arrays in dictionaries, lists, tuples or modules
-FaissObject = Any  # an index, transform or selector of FAISS, which has no types
 
 
 @runtime_checkable

@@ -63,7 +63,7 @@ class NLIRows:
     # 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
     label: Int8[np.ndarray, " n"]
     sources: tuple[NLISource, ...]  # the files read, with numbers of rows kept and dropped
-    left_out: Mapping[str, str]  # files that were recognised but not read, and why
+    left_out: Mapping[str, str]  # files that were recognized but not read, and why
 
     def __len__(self) -> int:
         return len(self.premise)
@@ -99,7 +99,7 @@ def _candidates(data_dir: Path) -> dict[str, Path]:
             if suffix not in _PREFERRED_FORMATS or file.startswith(".") or "nli" not in f"{root.name}/{name}".lower():
                 continue
             if suffix == ".txt" and not _OFFICIAL.match(stem):
-                continue  # licences, readmes, lists of lines
+                continue  # licenses, readmes, lists of lines
             by_name.setdefault(name, []).append(Path(folder, file))
     return {
         name: min(paths, key=lambda path: (_PREFERRED_FORMATS.index(split_name(path)[1]), path.name))
@@ -218,14 +218,14 @@ def _read_source(
 def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
     """Reads the NLI files of a local folder, or None if it holds none; arguments as `load_nli`."""
     tables: dict[str, tuple[Path, dict[str, str]]] = {}
-    unrecognised: dict[str, str] = {}
+    unrecognized: dict[str, str] = {}
     for name, path in _candidates(Path(folder)).items():
         if columns := _columns(path):
             tables[name] = path, columns
         elif _OFFICIAL.match(path.name):
             raise DataError(f"{path}, line 1: no columns sentence1, sentence2 and label (or gold_label) in the header.")
         else:
-            unrecognised[name] = "it has no columns of premise, hypothesis and label"
+            unrecognized[name] = "it has no columns of premise, hypothesis and label"
     if not tables:
         return None
     names, left_out = _choose(list(tables), sources)
@@ -235,7 +235,7 @@ def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: An
         hypothesis=list(chain.from_iterable(hypotheses)),
         label=np.concatenate(labels),
         sources=read,
-        left_out=left_out | unrecognised,
+        left_out=left_out | unrecognized,
     )
 
 
@@ -248,9 +248,9 @@ def load_nli(
     two_way: Literal["drop", "keep"] = "drop",
     skip_bad_rows: bool = False,
 ) -> NLIRows:
-    """Loads NLI rows from every recognised file of a folder, and reports which files were read.
+    """Loads NLI rows from every recognized file of a folder, and reports which files were read.
 
-    Recognised files are `AllNLI.tsv`, SNLI and MultiNLI as JSON lines or TSV, and any table in a folder named `nli`
+    Recognized files are `AllNLI.tsv`, SNLI and MultiNLI as JSON lines or TSV, and any table in a folder named `nli`
     whose header names a premise (or sentence1), a hypothesis (or sentence2) and a label (or gold_label); each plain or
     gzipped.
     A source that another source contains is not read: SNLI and MultiNLI if there is AllNLI, `original_X` if there is

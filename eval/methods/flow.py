@@ -18,12 +18,12 @@ from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_ro
 from jaxwhiten.errors import InputError, check_integer, is_number, optional
 from jaxwhiten.whitening.estimator import parameters
 
-_INIT_ROWS = 1024  # rows that initialise the actnorms
+_INIT_ROWS = 1024  # rows that initialize the actnorms
 _CHUNK_STEPS = 64  # batches sent to the device at once; always as many, so that other data compiles no new program
 
 
 class FlowState(NamedTuple):
-    """Levels, depth and width; parameters; the optimiser's state; the loss of every step in bits per dimension."""
+    """Levels, depth and width; parameters; the optimizer's state; the loss of every step in bits per dimension."""
 
     sizes: tuple[int, int, int]
     params: Any
@@ -45,9 +45,9 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
     graph = nnx.graphdef(nnx.eval_shape(lambda: Glow(d, levels, depth, width, np.random.default_rng(0))))
     optimizer = optax.flatten(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate, eps=1e-6)))
 
-    def initialise(params: Any, x: jax.Array) -> Any:
+    def initialize(params: Any, x: jax.Array) -> Any:
         model = nnx.merge(graph, params)
-        model(x, initialise=True)
+        model(x, initialize=True)
         return nnx.state(model)
 
     def bits_per_dimension(params: Any, x: jax.Array) -> jax.Array:
@@ -66,7 +66,7 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
 
     return SimpleNamespace(
         create=create,
-        initialise=jax.jit(initialise),
+        initialize=jax.jit(initialize),
         start=jax.jit(optimizer.init),
         train=jax.jit(train),
         forward=jax.jit(lambda params, x: nnx.merge(graph, params)(x)),
@@ -77,8 +77,8 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
 class BertFlow(Method):
     """BERT-flow, with the flow of its release: additive couplings, actnorms, reversing permutations, split levels.
 
-    Adam with a constant learning rate, and gradients clipped to norm 1, minimises the mean negative log-likelihood in
-    bits per dimension. Two things differ from the release: up to 1,024 rows instead of one batch initialise the
+    Adam with a constant learning rate, and gradients clipped to norm 1, minimizes the mean negative log-likelihood in
+    bits per dimension. Two things differ from the release: up to 1,024 rows instead of one batch initialize the
     actnorms, and there is no weight decay. Rows that do not fill the last batch of an epoch are dropped. Vectors are
     float32 for every input dtype.
 
@@ -124,7 +124,7 @@ class BertFlow(Method):
         functions = self._compiled(X.shape[1], sizes)
         rng = np.random.default_rng([self.seed, 0])
         first = np.sort(rng.permutation(len(X))[:_INIT_ROWS])
-        params = functions.initialise(functions.create(self.seed), X[first].astype(np.float32))
+        params = functions.initialize(functions.create(self.seed), X[first].astype(np.float32))
         opt_state = functions.start(params)
         chunks = [np.zeros(0, np.float32)]
         for rows, steps in self._chunks(X, rng):

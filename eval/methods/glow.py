@@ -34,14 +34,14 @@ def _random_kernel(inputs: int, outputs: int, rng: np.random.Generator) -> Float
 
 
 class ActNorm(nnx.Module):
-    """A bias and a scale per dimension; `initialise` sets both so that the given rows leave standardised."""
+    """A bias and a scale per dimension; `initialize` sets both so that the given rows leave standardized."""
 
     def __init__(self, d: int):
         self.bias = nnx.Param(jnp.zeros(d))
         self.log_scale = nnx.Param(jnp.zeros(d))
 
-    def __call__(self, x: Float[Array, "n d"], initialise: bool = False) -> Float[Array, "n d"]:
-        if initialise:
+    def __call__(self, x: Float[Array, "n d"], initialize: bool = False) -> Float[Array, "n d"]:
+        if initialize:
             self.bias[...] = -x.mean(axis=0)
             self.log_scale[...] = -jnp.log(x.std(axis=0) + 1e-6) / _LOG_SCALE_FACTOR
         return (x + self.bias[...]) * jnp.exp(_LOG_SCALE_FACTOR * self.log_scale[...])
@@ -63,9 +63,9 @@ class Shift(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(outputs))
         self.log_scale = nnx.Param(jnp.zeros(outputs))
 
-    def __call__(self, x: Float[Array, "n a"], initialise: bool = False) -> Float[Array, "n b"]:
-        hidden = jax.nn.relu(self.norm1(_matmul(x, self.kernel1[...]), initialise))
-        hidden = jax.nn.relu(self.norm2(_matmul(hidden, self.kernel2[...]), initialise))
+    def __call__(self, x: Float[Array, "n a"], initialize: bool = False) -> Float[Array, "n b"]:
+        hidden = jax.nn.relu(self.norm1(_matmul(x, self.kernel1[...]), initialize))
+        hidden = jax.nn.relu(self.norm2(_matmul(hidden, self.kernel2[...]), initialize))
         return (_matmul(hidden, self.kernel3[...]) + self.bias[...]) * jnp.exp(_LOG_SCALE_FACTOR * self.log_scale[...])
 
 
@@ -77,9 +77,9 @@ class Step(nnx.Module):
         self.norm = ActNorm(d)
         self.shift = Shift(self.half, d - self.half, width, rng)
 
-    def __call__(self, x: Float[Array, "n d"], initialise: bool = False) -> Float[Array, "n d"]:
-        first, second = jnp.split(self.norm(x, initialise)[:, ::-1], [self.half], axis=1)
-        return jnp.concatenate([first, second + self.shift(first, initialise)], axis=1)
+    def __call__(self, x: Float[Array, "n d"], initialize: bool = False) -> Float[Array, "n d"]:
+        first, second = jnp.split(self.norm(x, initialize)[:, ::-1], [self.half], axis=1)
+        return jnp.concatenate([first, second + self.shift(first, initialize)], axis=1)
 
 
 class Glow(nnx.Module):
@@ -96,17 +96,17 @@ class Glow(nnx.Module):
         self.sizes = tuple(sizes)
         self.levels = nnx.List([nnx.List([Step(size, width, rng) for _ in range(depth)]) for size in sizes])
 
-    def __call__(self, x: Float[Array, "n d"], initialise: bool = False) -> Float[Array, "n d"]:
+    def __call__(self, x: Float[Array, "n d"], initialize: bool = False) -> Float[Array, "n d"]:
         """Maps vectors to their Gaussian latents; the dimensions that leave last come first.
 
-        `initialise` sets every actnorm by its input.
+        `initialize` sets every actnorm by its input.
         """
         left = []
         for size, steps in zip(self.sizes, self.levels, strict=True):
             left.append(x[:, size:])
             x = x[:, :size]
             for step in steps:
-                x = step(x, initialise)
+                x = step(x, initialize)
         return jnp.concatenate([x, *reversed(left)], axis=1)
 
     def log_determinant(self) -> Float[Array, ""]:

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from eval.plotting import COLOURS
+from eval.plotting import COLORS
 from eval.report import views
 from eval.report.plots import new_panels, scale_amounts
 from eval.report.table import SIGNIFICANT, Columns, Table, bounds, figure, mark, number, table
@@ -71,9 +71,9 @@ def plot_codes(run: Run, path: Path) -> Path | None:
             sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in measured]  # side by side
             centre = [estimate.value for _, estimate in measured]
             bars = [[e.value - e.low for _, e in measured], [e.high - e.value for _, e in measured]]
-            style = _MARKERS[number % len(_MARKERS)] + ("--" if number >= len(COLOURS) else "-")
-            colour = COLOURS[number % len(COLOURS)]
-            axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, fmt=style, color=colour)
+            style = _MARKERS[number % len(_MARKERS)] + ("--" if number >= len(COLORS) else "-")
+            color = COLORS[number % len(COLORS)]
+            axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, fmt=style, color=color)
         axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
         axis.set_xlabel("bytes")
         scale_amounts(axis)

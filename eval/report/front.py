@@ -10,7 +10,7 @@ from typing import Any
 from eval.plotting import new_figure
 from eval.runs import Record, Run
 
-# Each code with its name and its colours on white and on black.
+# Each code with its name and its colors on white and on black.
 _CODES = {
     "spectrum": ("jaxwhiten", "#0072B2", "#56B4E9"),
     "opq": ("OPQ", "#009E73", "#2BC79B"),
@@ -51,24 +51,24 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
     axis.axhline(level, ls=":", lw=1, color=ink)
     axis.plot([raw.bytes], [level], "s", ms=5, color=ink)
     _name(axis, "float32", (raw.bytes, level), ink, (-22, 6))
-    for code, (name, *colours) in _CODES.items():
+    for code, (name, *colors) in _CODES.items():
         rows = of_code[code]
-        colour = colours[dark]
+        color = colors[dark]
         measured = [(row.bytes, _shifted(level, row.versus_raw)) for row in rows if row.versus_raw is not None]
         if len(measured) > 1:
             sizes = [size for size, _ in measured]
             centre, low, high = zip(*(interval for _, interval in measured), strict=True)
-            axis.fill_between(sizes, low, high, color=colour, alpha=0.22, lw=0)
-            axis.plot(sizes, centre, "o-", ms=4, lw=1.8, color=colour)
+            axis.fill_between(sizes, low, high, color=color, alpha=0.22, lw=0)
+            axis.plot(sizes, centre, "o-", ms=4, lw=1.8, color=color)
         else:
-            _point(axis, *measured[0], colour, colour)
+            _point(axis, *measured[0], color, color)
         size, (centre, *_) = measured[-1]
-        _name(axis, name, (size, centre), colour, (7, _HEIGHTS.get(code, -10)))
+        _name(axis, name, (size, centre), color, (7, _HEIGHTS.get(code, -10)))
         if code in ("spectrum", "ubinary") and rows[0].rescored_mrr_at_10:
             rescored = (100 * rows[0].rescored_mrr_at_10,) * 3
             if rows[0].rescored_versus_raw:
                 rescored = _shifted(level, rows[0].rescored_versus_raw)
-            _point(axis, rows[0].bytes, rescored, colour, "none")
+            _point(axis, rows[0].bytes, rescored, color, "none")
     axis.set_xscale("log", base=2)
     ticks = [24, 48, 96, 192, 384, 768, 1536]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -81,12 +81,12 @@ def _shifted(level: float, estimate: Record) -> tuple[float, float, float]:
     return level + estimate.value, level + estimate.low, level + estimate.high
 
 
-def _point(axis: Any, size: int, interval: tuple[float, float, float], colour: str, fill: str) -> None:
+def _point(axis: Any, size: int, interval: tuple[float, float, float], color: str, fill: str) -> None:
     centre, low, high = interval
     axis.errorbar(
-        [size], [centre], [[centre - low], [high - centre]], fmt="D", ms=4.5, capsize=2, lw=1, color=colour, mfc=fill
+        [size], [centre], [[centre - low], [high - centre]], fmt="D", ms=4.5, capsize=2, lw=1, color=color, mfc=fill
     )
 
 
-def _name(axis: Any, name: str, position: tuple[float, float], colour: str, offset: tuple[float, float]) -> None:
-    axis.annotate(name, position, offset, textcoords="offset points", color=colour, weight="bold")
+def _name(axis: Any, name: str, position: tuple[float, float], color: str, offset: tuple[float, float]) -> None:
+    axis.annotate(name, position, offset, textcoords="offset points", color=color, weight="bold")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.aggregates import scores_of
-from eval.plotting import COLOURS, new_figure
+from eval.plotting import COLORS, new_figure
 from eval.runs import Record, Run
 from eval.settings import knobs, label, symbols
 from jaxwhiten import io
@@ -75,16 +75,16 @@ def plot_scores(run: Run, path: Path) -> Path | None:
     if not panels:
         return None
     poolings = list(dict.fromkeys(row.pooling for row in run.rows if row.whitening == "none" or symbols(row)))
-    colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
+    colors = {pooling: COLORS[i % len(COLORS)] for i, pooling in enumerate(poolings)}
     with new_panels(path, list(panels)) as (figure, axes):
         from matplotlib.lines import Line2D
 
         for axis, rows in zip(axes, panels.values(), strict=False):
             for pooling in poolings:
                 points = sorted((row.k, scores_of(row, aggregate)["average"]) for row in rows if row.pooling == pooling)
-                axis.plot(*zip(*points, strict=True), marker="o", ms=4, lw=1.6, color=colours[pooling])
+                axis.plot(*zip(*points, strict=True), marker="o", ms=4, lw=1.6, color=colors[pooling])
             for row in raw:
-                axis.axhline(scores_of(row, aggregate)["average"], ls=":", lw=1.2, color=colours[row.pooling])
+                axis.axhline(scores_of(row, aggregate)["average"], ls=":", lw=1.2, color=colors[row.pooling])
             scale_k(axis, sorted({row.k for of_panel in panels.values() for row in of_panel}))
         for axis in axes[::2]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
@@ -92,7 +92,7 @@ def plot_scores(run: Run, path: Path) -> Path | None:
         if len(tasks) == 1:
             averaged = tasks[0]
         figure.suptitle(f"{run.header.model}\n{averaged}{_title_end(run)}", fontsize=10)
-        handles = [Line2D([], [], color=colours[p], marker="o", ms=4, lw=1.6, label=p) for p in poolings]
+        handles = [Line2D([], [], color=colors[p], marker="o", ms=4, lw=1.6, label=p) for p in poolings]
         if raw:
             handles.append(Line2D([], [], color="#777777", ls=":", lw=1.2, label="not whitened"))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))

@@ -87,7 +87,7 @@ def cost_table(run: Run) -> Table:
     protocol = run.header.protocol
     caption = (
         f"ms/query: {protocol['time']}. p50, p99: {protocol['single']}, from raw vectors. "
-        f"GiB: {protocol['memory']}; index MB: the serialised index; peak GB: memory of the whole run so far."
+        f"GiB: {protocol['memory']}; index MB: the serialized index; peak GB: memory of the whole run so far."
     )
     return _table(run, _COST, caption)
 

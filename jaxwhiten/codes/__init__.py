@@ -6,9 +6,9 @@ code.scores(queries, codes)                     # float queries against the deco
 code.to_faiss()                                 # an empty FAISS index that codes added vectors
 """
 
-from jaxwhiten.codes.code import CODES, Code, Quantiser, check_whitened, load_code, load_fitted, make_code
+from jaxwhiten.codes.code import CODES, Code, Quantizer, check_whitened, load_code, load_fitted, make_code
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.spectrum import SpectrumCode
 
-__all__ = ["CODES", "Binary", "Code", "Int8", "Quantiser", "SpectrumCode", "UBinary", "UInt8"]
+__all__ = ["CODES", "Binary", "Code", "Int8", "Quantizer", "SpectrumCode", "UBinary", "UInt8"]
 __all__ += ["check_whitened", "load_code", "load_fitted", "make_code"]

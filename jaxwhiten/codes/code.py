@@ -1,6 +1,6 @@
 """The contract of every code: it is fitted once, maps vectors to bytes and back, and is a product quantizer for FAISS.
 
-A code stores the vectors that it is given. It is a rotation about a mean, and a quantiser of the rotated columns, each
+A code stores the vectors that it is given. It is a rotation about a mean, and a quantizer of the rotated columns, each
 of which lies in one byte. Hence a code is a product quantizer whose centroids are the values of a byte, or of each half
 of a byte, decoded. What a code represents are vectors of the space that it was given, and scores are their cosines.
 
@@ -26,7 +26,7 @@ from jaxwhiten.codes.gaussian import nearest_on_cores
 from jaxwhiten.errors import InputError, MismatchError, check_name, optional
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.types import AnyArray, Bool, FaissObject, Float, Float32, Int, Integer, OnnxGraph, RowsLike, UInt8
+from jaxwhiten.types import AnyArray, Bool, Float, Float32, Int, Integer, OnnxGraph, RowsLike, UInt8
 from jaxwhiten.vectors import check_comparable, space_of, with_space
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
@@ -46,18 +46,18 @@ class Plan(NamedTuple):
     """The operations of a fitted code under its current parameters."""
 
     affine: Affine  # vectors to the columns that are quantized: a rotation about the mean, or the identity
-    constants: Constants  # of `quantise`
+    constants: Constants  # of `quantize`
     byte: Int[np.ndarray, " k"]  # in which each mapped column lies; −1 for a column that is not coded
     high: Bool[np.ndarray, " k"] | None = None  # whether in the byte's high half; None if columns span both halves
     length: float = 1.0  # expected root mean square of the lengths of decoded vectors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Quantiser:
+class Quantizer:
     """A code as a product quantizer of coordinates; a vector is the mean plus its rotated coordinates.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
-    >>> SpectrumCode(bytes=4).fit(rows).quantiser().bits
+    >>> SpectrumCode(bytes=4).fit(rows).quantizer().bits
     4
     """
 
@@ -89,7 +89,7 @@ class Quantiser:
         mean = shift.astype(np.float64)
         return (mean @ matrix).astype(np.float32), float(mean @ mean)
 
-    def quantise(self, coordinates: Float[np.ndarray, "n coordinates"]) -> UInt8[np.ndarray, "n bytes"]:
+    def quantize(self, coordinates: Float[np.ndarray, "n coordinates"]) -> UInt8[np.ndarray, "n bytes"]:
         """The codes of coordinates."""
         return packed(nearest_on_cores(coordinates, apart(self.centroids)), self.bits)
 
@@ -181,7 +181,7 @@ class Quantiser:
             return products
         return products[:, 1::2, :, None] + products[:, ::2, None]
 
-    def empty_pq(self) -> FaissObject:
+    def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training."""
         faiss = import_faiss()
         count, _, width = self.centroids.shape
@@ -190,7 +190,7 @@ class Quantiser:
         index.is_trained = True
         return index
 
-    def fill(self, pq: FaissObject) -> None:
+    def fill(self, pq: Any) -> None:
         """Copies the centroids, `apart`, into a `faiss.ProductQuantizer` of this shape."""
         import_faiss().copy_array_to_vector(np.ascontiguousarray(apart(self.centroids)).ravel(), pq.centroids)
 
@@ -238,13 +238,13 @@ class Code(Estimator):
 
     @classmethod
     @abstractmethod
-    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
+    def quantize(cls, x: AnyArray, constants: Constants) -> AnyArray:
         """Quantizes mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
 
     @classmethod
     @abstractmethod
-    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
-        """`quantise` as operators of an ONNX graph (`jaxwhiten.models.graph`); bytes are whole numbers in float32."""
+    def quantize_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
+        """`quantize` as operators of an ONNX graph (`jaxwhiten.models.graph`); bytes are whole numbers in float32."""
 
     @classmethod
     def _flipped(cls, graph: OnnxGraph, x: str) -> str:
@@ -280,7 +280,7 @@ class Code(Estimator):
         plan = self.plan
         codes = np.empty((len(x), self.nbytes), np.uint8)
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            codes[part] = self.quantise(plan.affine(x[part]), plan.constants)
+            codes[part] = self.quantize(plan.affine(x[part]), plan.constants)
         return codes
 
     def _represented(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n d"]:
@@ -307,7 +307,7 @@ class Code(Estimator):
             if x.ndim != 2 or x.shape[1] != self.n_features_in_:
                 raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
             plan = self.plan
-            return self.quantise(plan.affine.on_device(x), plan.constants)
+            return self.quantize(plan.affine.on_device(x), plan.constants)
         return with_space(self._quantized(self.rows(x)), space_of(x), self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n d"]:
@@ -360,15 +360,15 @@ class Code(Estimator):
           The parts of the products of queries with decoded vectors, and of the squared lengths of these. The low half
           of byte b is group 2b, the high half 2b + 1.
         """
-        quantiser = self.quantiser()
-        centroids = quantiser.centroids
-        coordinates, of_mean = quantiser.asked(normalize(self.rows(queries)).astype(np.float32, copy=False))
+        quantizer = self.quantizer()
+        centroids = quantizer.centroids
+        coordinates, of_mean = quantizer.asked(normalize(self.rows(queries)).astype(np.float32, copy=False))
         of_groups = coordinates.reshape(len(coordinates), len(centroids), -1)
         products = np.einsum("gpw,qgw->qgp", centroids, of_groups)
         products[:, 0] += of_mean[:, None]
-        return products, quantiser.squares(centroids)
+        return products, quantizer.squares(centroids)
 
-    def quantiser(self) -> Quantiser:
+    def quantizer(self) -> Quantizer:
         """This code as a product quantizer, which FAISS and the JAX index search."""
         plan = self.plan
         count = self.nbytes
@@ -392,17 +392,17 @@ class Code(Estimator):
         moves[used, place] = 1
         centroids = (decoded @ moves).reshape(len(decoded), count, width).transpose(1, 0, 2)
         affine = plan.affine.times(moves)
-        return Quantiser(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
+        return Quantizer(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
 
-    def to_faiss(self) -> FaissObject:
+    def to_faiss(self) -> Any:
         """An empty FAISS index that codes added vectors as `encode` does, bits without a column too, untrained.
 
         An `IndexPreTransform` of a `CenteringTransform` and a `LinearTransform` in front of an `IndexPQ`. It searches
         by the distance between query and decoded vector, which ranks like the cosine if all have one length.
         FAISS alone can read its file.
         """
-        quantiser = self.quantiser()
-        return behind(transforms(quantiser.affine), quantiser.empty_pq())
+        quantizer = self.quantizer()
+        return behind(transforms(quantizer.affine), quantizer.empty_pq())
 
 
 def apart(centroids: Float32[np.ndarray, "groups values width"]) -> Float32[np.ndarray, "groups values width"]:
@@ -490,7 +490,7 @@ def import_faiss(purpose: str = "Searching codes with FAISS") -> ModuleType:
     return optional("faiss", "cpu", purpose, "faiss-cpu")
 
 
-def transforms(affine: Affine) -> list[FaissObject]:
+def transforms(affine: Affine) -> list[Any]:
     """An affine map as FAISS vector transforms: centering and a linear map unless it is the identity, unit length."""
     faiss = import_faiss()
     steps = list[Any]()
@@ -510,7 +510,7 @@ def transforms(affine: Affine) -> list[FaissObject]:
     return steps
 
 
-def behind(chain: list[FaissObject], inner: FaissObject) -> FaissObject:
+def behind(chain: list[Any], inner: Any) -> Any:
     """A FAISS index with transforms in front of it. It only points to them: the caller keeps both alive."""
     index = import_faiss().IndexPreTransform(inner)
     for step in reversed(chain):

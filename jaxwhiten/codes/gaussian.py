@@ -80,7 +80,7 @@ def deal(variances: Float64[np.ndarray, " d"], groups: int, bits: int) -> Int[np
 
 
 def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: int = 0) -> Design:
-    """Makes a quantiser of `groups` × `bits` bits from falling variances alone, by k-means of normal vectors.
+    """Makes a quantizer of `groups` × `bits` bits from falling variances alone, by k-means of normal vectors.
 
     k-means sees every axis scaled by the root of its weight, see `_POWER`. A codebook has the points c and −c, like the
     density, and starts from that of the group before with as many axes, stretched to its own.

@@ -84,13 +84,13 @@ class ScalarCode(PlainCode):
         return Plan(Affine(np.zeros(len(columns))), constants, columns)
 
     @classmethod
-    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
+    def quantize(cls, x: AnyArray, constants: Constants) -> AnyArray:
         xp = x.__array_namespace__()
         steps = xp.floor((x - constants["starts"]) / constants["steps"])
         return xp.clip(steps, 0, 255).astype(xp.uint8) ^ cls.flip
 
     @classmethod
-    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
+    def quantize_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         starts, steps = (graph.constant(f"{x}.{name}", constants[name]) for name in ("starts", "steps"))
         whole = graph.op("Floor", graph.op("Div", graph.op("Sub", x, starts), steps))
         return cls._flipped(graph, graph.op("Clip", whole, graph.number(0.0), graph.number(255.0)))
@@ -115,12 +115,12 @@ class BinaryCode(PlainCode):
         return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8)
 
     @classmethod
-    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
+    def quantize(cls, x: AnyArray, constants: Constants) -> AnyArray:
         xp = x.__array_namespace__()
         return xp.packbits(x > 0, axis=-1) ^ cls.flip
 
     @classmethod
-    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
+    def quantize_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         bits = graph.op("Cast", graph.op("Greater", x, graph.number(0.0)), to=1)
         return cls._flipped(graph, graph.op("MatMul", bits, graph.constant(f"{x}.places", constants["places"])))
 

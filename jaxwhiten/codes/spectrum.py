@@ -32,7 +32,7 @@ S = TypeVar("S", bound="SpectrumCode")
 
 
 class _State(NamedTuple):
-    """Mean, axes and variances of the vectors, and the quantisers made for them by number of groups."""
+    """Mean, axes and variances of the vectors, and the quantizers made for them by number of groups."""
 
     axes: Whitening
     designs: dict[int, tuple[Design, Plan]]
@@ -57,7 +57,7 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
 
 
 def _plan(axes: Whitening, made: Design, spread: float) -> Plan:
-    """The operations of a code with this quantiser, whose centroids are in units of the root of the variance."""
+    """The operations of a code with this quantizer, whose centroids are in units of the root of the variance."""
     k, (groups, _, width) = len(made.group), made.centroids.shape
     if not _SPREADS[0] <= spread <= _SPREADS[1]:
         raise InputError(
@@ -153,7 +153,7 @@ class SpectrumCode(Code):
         return self._state.axes
 
     def _made(self, state: _State) -> tuple[Design, Plan]:
-        """The quantiser and the plan under the current parameters."""
+        """The quantizer and the plan under the current parameters."""
         groups = 2 * self.bytes
         n = state.axes.n_samples_seen_
         d = state.axes.n_features_in_
@@ -196,7 +196,7 @@ class SpectrumCode(Code):
         return bound(self._shares, 8 * self.bytes)
 
     @classmethod
-    def quantise(cls, x: AnyArray, constants: Constants) -> AnyArray:
+    def quantize(cls, x: AnyArray, constants: Constants) -> AnyArray:
         centroids = constants["centroids"]
         columns = constants["columns"]
         x = x[:, columns]
@@ -207,7 +207,7 @@ class SpectrumCode(Code):
         return packed(groups, _BITS)
 
     @classmethod
-    def quantise_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
+    def quantize_onnx(cls, graph: OnnxGraph, x: str, constants: Constants) -> str:
         centroids = np.asarray(constants["centroids"])
         groups, _, width = centroids.shape
         columns = graph.constant(f"{x}.columns", np.asarray(constants["columns"], np.int64))

@@ -146,7 +146,7 @@ def _database(
     stored = None if index is None or not index.has_metadata else [document.metadata or {} for document in index]
     settings = databases.save_database(output, encoder, format, bytes, gamma=gamma, metadata=stored is not None)
     scaled = f"γ = {settings['gamma']:g}, " if "gamma" in settings else ""
-    columns = f"{settings['columns']} columns, {scaled}{settings['quantiser']}"
+    columns = f"{settings['columns']} columns, {scaled}{settings['quantizer']}"
     lines = [f"{output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts: Json = {"output": output, "format": format, **settings}
     if gamma is None and "gamma" in settings:

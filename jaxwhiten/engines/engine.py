@@ -18,7 +18,6 @@ from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.space import Space
 from jaxwhiten.text import BulkTokenizer, TokenIds
-from jaxwhiten.types import PyTree
 
 
 @runtime_checkable
@@ -54,7 +53,7 @@ class Engine(Protocol):
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether an error of a batch means that it did not fit into memory."""
 
-    def place(self, tree: PyTree) -> PyTree:
+    def place(self, tree: Any) -> Any:
         """Converts parameters to the form that `start` takes."""
 
     def model(self) -> Any:

@@ -26,7 +26,6 @@ from jaxwhiten.models.packing import Segments
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices, check_process, cores, keep_compiled
 from jaxwhiten.text import TokenIds
-from jaxwhiten.types import PyTree
 
 if TYPE_CHECKING:  # Flax makes weights and traces; a program that an earlier process kept needs neither
     from flax import nnx
@@ -110,7 +109,7 @@ class JAXEngine:
     def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
-    def place(self, tree: PyTree) -> PyTree:
+    def place(self, tree: Any) -> Any:
         """Copies parameters to all devices."""
         check_process()
         return jax.device_put(tree, self._everywhere)
@@ -204,7 +203,7 @@ def forward(
     """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
     from flax import nnx
 
-    def on_device(weights: PyTree, ids: jax.Array, lengths: jax.Array, heads: PyTree) -> dict[str, BatchResult]:
+    def on_device(weights: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, BatchResult]:
         ids = ids[:, 0]
         lengths = lengths[:, 0]
         segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None

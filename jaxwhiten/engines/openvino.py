@@ -2,7 +2,7 @@
 
 Batches run in parallel on one core each; on 2 cores this took 0.8 of the CPU time of one batch after the other on both
 cores. Batches keep their own lengths and heights, because OpenVINO compiles no program per shape. Steps after the
-pooling are a separate graph in float32, independent of the encoder's dtype. Codes are quantised on the host.
+pooling are a separate graph in float32, independent of the encoder's dtype. Codes are quantized on the host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.engines.batching import Batch, BatchResult, Layout, needs_no_plan
 from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import InputError, MissingDependencyError, check_name, optional, unknown_name
-from jaxwhiten.head import Heads, Normalize, Quantise, Step, at_pooling, facts, lasting, leaves, write_steps
+from jaxwhiten.head import Heads, Normalize, Quantize, Step, at_pooling, facts, lasting, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
@@ -32,7 +32,7 @@ from jaxwhiten.models.folders import hashed
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.text import TokenIds
-from jaxwhiten.types import Float32, Json, PyTree
+from jaxwhiten.types import Float32, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -109,7 +109,7 @@ class _Head(NamedTuple):
 
     pooled: int
     tail: Callable[[np.ndarray], np.ndarray] | None
-    code: Quantise | None
+    code: Quantize | None
 
 
 class _Program(NamedTuple):
@@ -169,7 +169,7 @@ class OpenVINOEngine:
     def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, MemoryError) or any(s in str(error) for s in ("bad_alloc", "bad alloc", "allocate"))
 
-    def place(self, tree: PyTree) -> PyTree:
+    def place(self, tree: Any) -> Any:
         return tree  # parameters become constants of a graph
 
     @staticmethod

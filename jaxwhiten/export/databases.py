@@ -1,8 +1,8 @@
-"""An encoder for a vector database: the map in front of the database's own quantiser, and the code that uses both.
+"""An encoder for a vector database: the map in front of the database's own quantizer, and the code that uses both.
 
 LanceDB takes the points of a code from outside, and codes vectors with them. The other databases take floats and
-quantise them by themselves, or take bits: the gain of a whitening comes from the map in front, with columns and γ
-chosen for this quantiser.
+quantize them by themselves, or take bits: the gain of a whitening comes from the map in front, with columns and γ
+chosen for this quantizer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Database(NamedTuple):
 
     packages: str  # of its client
     place: str  # the argument of `connect` in examples
-    quantiser: str
+    quantizer: str
     bits: int  # per column; 1 for signs of randomly rotated columns; 0 if each byte stands for several columns
     beside: int  # bytes that every vector needs in addition, for its length
 
@@ -115,7 +115,7 @@ def front(whitening: Whitening, database: str, size: int, gamma: float) -> White
     kind = DATABASES[database]
     varying = min(whitening.n_features_in_, whitening.rank_)
     if (columns := kind.columns(size, varying)) < 1:
-        raise InputError(f"No vector of {varying} columns fits {size} bytes of {database}: {kind.quantiser}.")
+        raise InputError(f"No vector of {varying} columns fits {size} bytes of {database}: {kind.quantizer}.")
     whitening = whitening.with_params(n_components=min(columns, varying), beta=1.0, gamma=gamma)
     if kind.bits != 1:
         return Whiten.of(whitening)
@@ -173,7 +173,7 @@ def save_database(
     if gamma is None:
         gamma = choose_gamma(whitening, raw.view.tuned).gamma
     small = raw.with_view(raw.view.then(front(whitening, database, size, gamma), Normalize()))
-    settings = {"database": database, "quantiser": kind.quantiser, "bytes": size, "columns": small.dimension}
+    settings = {"database": database, "quantizer": kind.quantizer, "bytes": size, "columns": small.dimension}
     settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": kind.bits == 1}
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
@@ -186,22 +186,22 @@ def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: i
     """`save_database` for a database that takes the points of a code: its vectors are Vᵀx, for unit vectors x.
 
     The database subtracts Vᵀμ, the center of its only partition, and codes the rest with the points of the code. Query
-    vectors are stretched, so that Euclidean distances rank like cosines (`Quantiser.scanned`).
+    vectors are stretched, so that Euclidean distances rank like cosines (`Quantizer.scanned`).
     """
     if size not in (None, code.nbytes):
         raise InputError(f"{encoder.name}: its code has {code.nbytes} bytes: omit --bytes, or fit one of {size} bytes.")
     raw = encoder.with_view(encoder.view.uncoded)
-    quantiser = code.quantiser()
-    matrix = np.asarray(quantiser.affine.matrix, np.float32)
-    turned = Whiten(matrix, np.zeros(quantiser.width, np.float32), None)
+    quantizer = code.quantizer()
+    matrix = np.asarray(quantizer.affine.matrix, np.float32)
+    turned = Whiten(matrix, np.zeros(quantizer.width, np.float32), None)
     small = raw.with_view(raw.view.then(Normalize(), turned))
-    quantiser_of_ours = f"the points of a code of {code.nbytes} bytes, {_BESIDE}"
-    settings = {"database": LANCEDB, "quantiser": quantiser_of_ours, "bytes": code.nbytes, "columns": small.dimension}
+    quantizer_of_ours = f"the points of a code of {code.nbytes} bytes, {_BESIDE}"
+    settings = {"database": LANCEDB, "quantizer": quantizer_of_ours, "bytes": code.nbytes, "columns": small.dimension}
     settings |= {"unit_length": False, "rotated_at_random": False}
     head = io.content_key(encoder.view.head.fingerprint, LANCEDB)
-    index = filled("lancedb_code", bits=quantiser.bits, stretch=quantiser.stretch)
+    index = filled("lancedb_code", bits=quantizer.bits, stretch=quantizer.stretch)
     text = _rows(metadata) + filled(LANCEDB, columns=small.dimension, index=index)
-    points = {"points": quantiser.centroids, "center": quantiser.center[0][None]}
+    points = {"points": quantizer.centroids, "center": quantizer.center[0][None]}
     return _save(folder, small, raw, head, settings, text, metadata, points)
 
 

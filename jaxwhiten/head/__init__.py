@@ -40,10 +40,10 @@ from jaxwhiten.head.steps import (
     leaves,
     step,
 )
-from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten, dense_module
+from jaxwhiten.head.vectors import Dense, Normalize, Quantize, Truncate, Whiten, dense_module
 
 __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Module", "Normalize"]
-__all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantise", "Settings", "StateStep", "States", "Step"]
+__all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantize", "Settings", "StateStep", "States", "Step"]
 __all__ += [
     "WHITENING_FILE",
     "StateStep",

@@ -21,7 +21,7 @@ from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
 from jaxwhiten.head.pooling import Mean, Pooling
 from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target
-from jaxwhiten.head.vectors import Quantise
+from jaxwhiten.head.vectors import Quantize
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.options import bounded
@@ -186,7 +186,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
             steps.append(step)
     if (folder / CODE_FILE).is_file():
         with folders.naming(folder / CODE_FILE):
-            steps.append(Quantise.of(load_code(folder / CODE_FILE)))
+            steps.append(Quantize.of(load_code(folder / CODE_FILE)))
             steps[-1].output_width(width)
     return Head.of(tuple(steps), _text_form(folder, settings.lower_case))
 

@@ -25,7 +25,7 @@ from jaxwhiten.errors import InputError, unknown_name, warn
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import LayerMix
 from jaxwhiten.head.steps import States, Step, facts, leaves
-from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten
+from jaxwhiten.head.vectors import Normalize, Quantize, Truncate, Whiten
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm
@@ -137,7 +137,7 @@ class Head:
     """The steps after the hidden states: steps on states, one pooling, steps on vectors, in this order.
 
     `name` is the name of an equivalent pooling; `"auto"` if there is none; or `"auto:NAME"` for a folder's head with
-    another pooling. `form` defines how sentences are written before they are tokenised.
+    another pooling. `form` defines how sentences are written before they are tokenized.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
     >>> encoder.view.head.name
@@ -165,7 +165,7 @@ class Head:
     @property
     def code(self) -> Code | None:
         """The code that turns vectors into bytes in the last step, if there is one."""
-        if isinstance(self.steps[-1], Quantise):
+        if isinstance(self.steps[-1], Quantize):
             return self.steps[-1].code
         return None
 
@@ -226,7 +226,7 @@ class Head:
         if isinstance(position[-1], AfterPrompt) and type(form) is TextForm:
             pooling = (*pooling[:-1], AfterPrompt(pooling[-1], position[-1].length))
         if not (same := _facts(position, config) == _facts(pooling, config)):
-            fitted = [i for i, step in enumerate(after) if isinstance(step, Whiten | Quantise)]
+            fitted = [i for i, step in enumerate(after) if isinstance(step, Whiten | Quantize)]
             if fitted:
                 omitted = " and ".join(after[i].words() for i in fitted)
                 words = f"pooling={named.name!r} omits {omitted}, fitted on a different pooling"
@@ -257,7 +257,7 @@ class Head:
         """The width of the vectors; checks every step against the model, and that steps can be compared."""
         width = config.hidden_size
         facts(self.steps)
-        if any(isinstance(step, Quantise) for step in self.steps[:-1]):
+        if any(isinstance(step, Quantize) for step in self.steps[:-1]):
             raise InputError(f"{self.summary}: nothing can follow a code; put it last.")
         for step in self.steps:
             step.check(config)
@@ -308,9 +308,9 @@ def _facts(pooling: Steps, config: EncoderConfig) -> list[Any]:
     return [*filter(None, mixes), *Head("", rest).contents()]
 
 
-def before_code(steps: Steps) -> tuple[Steps, Quantise | None]:
+def before_code(steps: Steps) -> tuple[Steps, Quantize | None]:
     """The steps that give vectors, and the code that rounds them, or None."""
-    if steps and isinstance(steps[-1], Quantise):
+    if steps and isinstance(steps[-1], Quantize):
         return (steps[:-1], steps[-1])
     return (steps, None)
 

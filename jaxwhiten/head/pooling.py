@@ -48,7 +48,7 @@ class Pooling(Step):
 
     @property
     def form(self) -> TextForm:
-        """How sentences are written before they are tokenised. Each form needs its own forward pass."""
+        """How sentences are written before they are tokenized. Each form needs its own forward pass."""
         return PLAIN
 
     @property

@@ -19,7 +19,7 @@ import numpy as np
 from jaxwhiten.errors import REASON, InputError, turning
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text.settings import check_values, read_object, refuse_unknown
-from jaxwhiten.types import AnyArray, Fields, Float, Int, Json, OnnxGraph, PyTree, RowsLike
+from jaxwhiten.types import AnyArray, Fields, Float, Int, Json, OnnxGraph, RowsLike
 
 # Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE = "whitening.safetensors"
@@ -215,7 +215,7 @@ class VectorStep(Step):
     segmented = True
 
 
-def leaves(steps: PyTree, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The arrays of steps, each with its path as JAX writes it.
 
     >>> [path for path, _ in leaves(AfterPrompt(Mean(), np.int32(3)))]
@@ -232,13 +232,13 @@ def leaves(steps: PyTree, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, steps
 
 
-def _fields(step: PyTree, kind: str | None) -> dict[str, Any]:
+def _fields(step: Any, kind: str | None) -> dict[str, Any]:
     """The values of a step's fields of a kind: `"array"`, `"record"`, or None for static ones."""
     fields = (field.name for field in dataclasses.fields(step) if field.metadata.get("kind") == kind)
     return {name: getattr(step, name) for name in fields}
 
 
-def facts(steps: PyTree) -> Any:
+def facts(steps: Any) -> Any:
     """What of steps decides a compiled program, by value: classes, static fields, and dtypes and shapes of arrays.
 
     Records are left out, so that steps that were placed on a device, which have none, are described like the originals.
@@ -321,12 +321,12 @@ def as_pytrees() -> None:
 
     # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache
     # with these keys could return the program of another pooling.
-    def flatten(step: PyTree) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+    def flatten(step: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
         arrays = _fields(step, "array")
         keyed = [(jax.tree_util.GetAttrKey(name), value) for name, value in arrays.items()]
         return keyed, (type(step), tuple(arrays), *_fields(step, None).items())
 
-    def unflatten(fixed: tuple[Any, ...], leaves: PyTree) -> PyTree:
+    def unflatten(fixed: tuple[Any, ...], leaves: Any) -> Any:
         made, names, *static = fixed
         return made(**dict(static), **dict(zip(names, leaves, strict=True)))
 

@@ -257,14 +257,14 @@ class Normalize(VectorStep):
 
 
 @step
-class Quantise(VectorStep):
-    """Rotates vectors and quantises them to uint8 codes on the device, so that fewer bytes are fetched. It ends a head.
+class Quantize(VectorStep):
+    """Rotates vectors and quantizes them to uint8 codes on the device, so that fewer bytes are fetched. It ends a head.
 
-    `constants` are the inputs of `kind.quantise`, and `rotation` is shift, matrix and offset of the map before it, if
+    `constants` are the inputs of `kind.quantize`, and `rotation` is shift, matrix and offset of the map before it, if
     there is one; they follow from the fitted code.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8)) * np.arange(8, 0, -1)
-    >>> Quantise.of(SpectrumCode(bytes=2).fit(rows)).output_width(8)
+    >>> Quantize.of(SpectrumCode(bytes=2).fit(rows)).output_width(8)
     2
     """
 
@@ -276,7 +276,7 @@ class Quantise(VectorStep):
     dtype = np.uint8
 
     @classmethod
-    def of(cls, code: Code) -> Quantise:
+    def of(cls, code: Code) -> Quantize:
         """The step of a fitted code."""
         plan = code.plan
         constants = {name: np.asarray(value) for name, value in plan.constants.items()}
@@ -288,7 +288,7 @@ class Quantise(VectorStep):
         if self.rotation is not None:
             shift, matrix, offset = self.rotation
             x = linear(x - shift, matrix, offset)
-        return self.kind.quantise(x, self.constants)
+        return self.kind.quantize(x, self.constants)
 
     def output_width(self, width: int) -> int:
         check_width("code", self.code.n_features_in_, width, "the head")
@@ -298,7 +298,7 @@ class Quantise(VectorStep):
         if self.rotation is not None:
             shift, matrix, offset = (graph.constant(f"{x}.rotation{i}", part) for i, part in enumerate(self.rotation))
             x = graph.op("Add", graph.op("MatMul", graph.op("Sub", x, shift), matrix), offset)
-        return graph.op("Cast", self.kind.quantise_onnx(graph, x, self.constants), to=2)  # uint8
+        return graph.op("Cast", self.kind.quantize_onnx(graph, x, self.constants), to=2)  # uint8
 
     def to_folder(self, target: Target) -> list[Module]:
         return []

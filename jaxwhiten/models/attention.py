@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from jaxwhiten.models.positions import neighbours
+from jaxwhiten.models.positions import neighbors
 from jaxwhiten.types import Array, Bool, Float, Int
 
 BLOCK = 128  # lengths must be a multiple of it; at this length plain attention reads less
@@ -74,7 +74,7 @@ class Fused:
         """As in `Splash`."""
         mask = segment[:, :, None] == segment[:, None, :]
         if self.window is not None or self.causal:
-            mask &= neighbours(segment.shape[1], self.window, self.causal)
+            mask &= neighbors(segment.shape[1], self.window, self.causal)
         query, key, value = (y.swapaxes(1, 2) for y in (query, key, value))
         mixed = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None], implementation=self.implementation)
         return mixed.swapaxes(1, 2)

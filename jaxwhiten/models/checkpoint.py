@@ -23,7 +23,7 @@ from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import REASON, ModelError, turning
 from jaxwhiten.models.family import Family, Part
 from jaxwhiten.text.settings import ANEW, TransformerSettings
-from jaxwhiten.types import Fields, PyTree
+from jaxwhiten.types import Fields
 
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
@@ -123,14 +123,14 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
     return tensors, where, matched, dict(Counter(module(name) for name in unused if module(name) not in prefixes))
 
 
-def by_path(state: PyTree) -> dict[Place, Any]:
+def by_path(state: Any) -> dict[Place, Any]:
     """The leaves of a state of Flax, by their paths and in their order."""
     from flax import nnx
 
     return {path: leaf.get_value() for path, leaf in nnx.to_flat_state(state)}
 
 
-def shapes_of(state: PyTree) -> dict[Place, Shape]:
+def shapes_of(state: Any) -> dict[Place, Shape]:
     """The shapes of a state's leaves."""
     return {path: tuple(leaf.shape) for path, leaf in by_path(state).items()}
 
@@ -153,7 +153,7 @@ def read_tensor(
     shape: Shape,
     where: Path,
     dtype: DTypeLike = np.float32,
-    part: PyTree = ...,
+    part: Any = ...,
     turn: bool = False,
 ) -> np.ndarray:
     """Reads a tensor or a part of it; ModelError for another shape, a dtype without floats, NaN and infinities."""
@@ -302,7 +302,7 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def to_tensors(family: Family, state: PyTree, dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
+def to_tensors(family: Family, state: Any, dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
     """A state as tensors with their Hugging Face names; the inverse of `load_parameters`."""
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in by_path(state).items():

@@ -88,7 +88,7 @@ class EncoderConfig:
     feed_forward_bias: bool = True  # of the dense layers of the feed-forward layer
     norm_bias: bool = True  # of the layer norms
     norm: str = "layer"  # kind of the norms; or "rms", or "rms, 1 + w" if files store the weights minus 1
-    output_norms: bool = False  # whether outputs of attention and feed-forward are normalised before they are added
+    output_norms: bool = False  # whether outputs of attention and feed-forward are normalized before they are added
     embedding_norm: bool = True  # with it, the first layer of a pre-norm encoder has no norm before its attention
     embedding_scale: float = bounded(1.0, 1e-6, 1e6)  # factor of the word embeddings
     down_bias: bool = False  # of the last dense layer of the feed-forward layer, even if the others have none
@@ -96,7 +96,7 @@ class EncoderConfig:
     num_kv_heads: int = bounded(0, 0, 512)
     head_size: int = bounded(0, 0, 16_384)  # width of a head; 0 means `hidden_size / num_heads`
     query_scalar: float = bounded(0.0, 0.0, 1e6)  # scores are divided by its square root; 0 means the width of a head
-    head_norm: bool = False  # whether each head of queries and keys is normalised, before it is rotated
+    head_norm: bool = False  # whether each head of queries and keys is normalized, before it is rotated
     causal: bool = False  # whether tokens attend only to themselves and earlier tokens
     expert_layers: tuple[int, ...] = ()  # layers, counted from 0, with experts instead of a feed-forward layer
     experts: int = bounded(0, 0, 1024)  # in such a layer, each as wide as a feed-forward layer

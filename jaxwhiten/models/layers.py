@@ -20,7 +20,7 @@ from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary, embedding_rows
-from jaxwhiten.types import Array, Bool, Float, Int, PyTree
+from jaxwhiten.types import Array, Bool, Float, Int
 
 
 class EncoderOutput(NamedTuple):
@@ -114,7 +114,7 @@ def _narrow_but_kernel(arrays: tuple[Any, ...], *, dtype: DTypeLike, **_: Any) -
 def linear(
     inputs: int, outputs: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs, bias: bool = True
 ) -> nnx.Linear:
-    """A dense layer with BERT's initialisation.
+    """A dense layer with BERT's initialization.
 
     >>> from flax import nnx
     >>> config = load_config(resolve_folder("jaxwhiten-tiny"))
@@ -142,14 +142,12 @@ class Embedding(nnx.Embed):
 
 
 def embedding(rows: int, width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.Embed:
-    """An embedding table with BERT's initialisation."""
+    """An embedding table with BERT's initialization."""
     init = nnx.initializers.normal(config.initializer_range)
     return Embedding(rows, width, dtype=dtype, embedding_init=init, promote_dtype=_as_they_are, rngs=rngs)
 
 
-def _as_they_are(
-    arrays: PyTree, **_: Any
-) -> PyTree:  # one function for all tables, so that equal models share a program
+def _as_they_are(arrays: Any, **_: Any) -> Any:  # one function for all tables, so that equal models share a program
     return arrays
 
 
@@ -375,7 +373,7 @@ class Experts(nnx.Module):
 class TransformerLayer(nnx.Module):
     """Attention and feed-forward, each with dropout, a residual and a norm.
 
-    Post-norm, as in BERT, normalises each sum. Pre-norm normalises each input instead; the attention of the first
+    Post-norm, as in BERT, normalizes each sum. Pre-norm normalizes each input instead; the attention of the first
     layer then has no norm if the embeddings end with one. The outputs may have norms of their own.
     """
 

@@ -23,7 +23,7 @@ from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices
-from jaxwhiten.types import Fields, PyTree
+from jaxwhiten.types import Fields
 
 
 def load_model(
@@ -135,7 +135,7 @@ def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[byte
         yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
 
 
-def load_head(module: nnx.Module, part: PyTree, names: Names, config: EncoderConfig, folder: Path) -> None:
+def load_head(module: nnx.Module, part: Any, names: Names, config: EncoderConfig, folder: Path) -> None:
     """Reads a family's head from a folder into the part of a module that an nnx filter selects."""
     state = nnx.state(module, part)
     family = FAMILIES[config.model_type].head(names)

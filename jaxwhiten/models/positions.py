@@ -119,10 +119,10 @@ def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length lengt
     everything = attention.window is None and not attention.causal
     if everything:
         return None
-    return neighbours(length, attention.window, attention.causal)
+    return neighbors(length, attention.window, attention.causal)
 
 
-def neighbours(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"]:
+def neighbors(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"]:
     """A mask of the keys within `window` positions of each query, and, if `causal`, not after it."""
     after = pair_distances(length)
     return (np.abs(after) <= (length if window is None else window)) & (after <= (0 if causal else length))

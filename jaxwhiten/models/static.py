@@ -73,7 +73,7 @@ def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:
     if name is None or len(tensors[name][0]) != 2:
         raise ModelError(f"{where}: no table of token vectors; expected {' or '.join(_TABLES)}.")
     table = checkpoint.read_tensor(tensors, name, tensors[name][0], where)
-    if "mapping" in tensors:  # model2vec has quantised the vocabulary
+    if "mapping" in tensors:  # model2vec has quantized the vocabulary
         rows = np.asarray(tensors["mapping"][1]())
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or not ((rows >= 0) & (rows < len(table))).all():
             raise ModelError(f"{where}: 'mapping' is not a list of row numbers below {len(table)}.")

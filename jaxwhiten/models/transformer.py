@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from flax import nnx
@@ -16,7 +16,7 @@ from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, linear, norm
 from jaxwhiten.models.packing import Packing, Segments
 from jaxwhiten.models.positions import pair_distances, relative_buckets, rotary, visible
-from jaxwhiten.types import AnyArray, Array, Int, PyTree
+from jaxwhiten.types import AnyArray, Array, Int
 
 
 class TransformerEncoder(nnx.Module):
@@ -136,9 +136,9 @@ class TransformerEncoder(nnx.Module):
 
 
 def _run_layer(
-    layer: PyTree, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool
+    layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool
 ) -> AnyArray:
-    def call(layer: PyTree, x: Array, context: Context, rngs: nnx.Rngs | None) -> AnyArray:
+    def call(layer: Any, x: Array, context: Context, rngs: nnx.Rngs | None) -> AnyArray:
         return layer(x, context, deterministic=deterministic, rngs=rngs)
 
     if remat:

@@ -47,7 +47,7 @@ class Backend:
         cls, vectors: Rows, options: BackendOptions, coding: Coding, stored: UInt8[np.ndarray, "n bytes"] | None
     ) -> Store:
         """Stores checked raw vectors in this coding, or codes that are `stored` already."""
-        if coding.quantiser is not None:
+        if coding.quantizer is not None:
             return cls.codes.build(vectors, options, coding, stored)
         assert cls.floats is not None
         return cls.floats.build(vectors, options, coding.prepare)

@@ -23,7 +23,7 @@ from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose,
 from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import Texts
-from jaxwhiten.types import Fields, IdsLike, Json, MetadataLike, RowsLike
+from jaxwhiten.types import Fields, IdsLike, Json, RowsLike
 from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening.affine import Affine
 
@@ -63,7 +63,7 @@ def build_index(
     space: Space | None = None,
     documents: Texts | None = None,
     ids: IdsLike = None,
-    metadata: MetadataLike = None,
+    metadata: Any = None,
     codes: str | Code | None = None,
     bytes: int | None = None,
     rescore: str | None = None,
@@ -204,7 +204,7 @@ def _build_like(
     space: Space | None,
     documents: Texts | None,
     ids: IdsLike,
-    metadata: MetadataLike,
+    metadata: Any,
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
     start = time.perf_counter()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
-from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes import Quantizer
 from jaxwhiten.io import same, take
 from jaxwhiten.search.header import CODES, Header
 from jaxwhiten.search.prepare import Coding, Rows, prepared
@@ -24,10 +24,10 @@ class CodedStore(Store):
     """The codes of documents. A subclass searches all of them; a few chosen ones are scored here."""
 
     def __init__(
-        self, options: BackendOptions, prepare: Affine, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]
+        self, options: BackendOptions, prepare: Affine, quantizer: Quantizer, codes: UInt8[np.ndarray, "n bytes"]
     ) -> None:
         super().__init__(options, prepare, len(codes))
-        self.quantiser = quantiser
+        self.quantizer = quantizer
         self.codes = codes
 
     @classmethod
@@ -35,9 +35,9 @@ class CodedStore(Store):
         cls, vectors: Rows, options: BackendOptions, coding: Coding, stored: UInt8[np.ndarray, "n bytes"] | None
     ) -> CodedStore:
         """Stores checked raw vectors, or their codes, which are `stored` already."""
-        assert coding.quantiser is not None
-        codes = coded(vectors, coding.prepare, coding.quantiser) if stored is None else np.array(stored)
-        return cls(options, coding.prepare, coding.quantiser, codes)
+        assert coding.quantizer is not None
+        codes = coded(vectors, coding.prepare, coding.quantizer) if stored is None else np.array(stored)
+        return cls(options, coding.prepare, coding.quantizer, codes)
 
     @classmethod
     def read(
@@ -52,22 +52,22 @@ class CodedStore(Store):
 
     @property
     def tensors(self) -> dict[str, np.ndarray]:
-        rotation = dict(zip(_ROTATION, self.quantiser.affine.parts, strict=True))
-        return {"centroids": self.quantiser.centroids, **rotation}
+        rotation = dict(zip(_ROTATION, self.quantizer.affine.parts, strict=True))
+        return {"centroids": self.quantizer.centroids, **rotation}
 
     @property
     def coding(self) -> Coding:
-        return Coding(self.prepare, self.quantiser)
+        return Coding(self.prepare, self.quantizer)
 
     def stored(self, vectors: Rows) -> Arrays:
-        return {CODES: coded(vectors, self.prepare, self.quantiser)}
+        return {CODES: coded(vectors, self.prepare, self.quantizer)}
 
     def extended(self, arrays: Arrays) -> CodedStore:
         codes = appended(self.codes, arrays[CODES])
-        return type(self)(self.options, self.prepare, self.quantiser, codes)
+        return type(self)(self.options, self.prepare, self.quantizer, codes)
 
     def taken(self, positions: np.ndarray) -> CodedStore:
-        return type(self)(self.options, self.prepare, self.quantiser, self.codes[positions])
+        return type(self)(self.options, self.prepare, self.quantizer, self.codes[positions])
 
     def units(self, queries: np.ndarray, prepared: bool) -> Float32[np.ndarray, "q k"]:
         """Queries as the quantizer is asked, of unit length."""
@@ -87,37 +87,37 @@ class CodedStore(Store):
         """The k rows of a set, in ascending order, with the highest cosines."""
         scores = np.full((len(asked), k), -np.inf, np.float32)
         rows = np.full((len(asked), k), -1, np.int64)
-        for part in blocks(len(among), max(1, _EXACT_BYTES // (4 * max(len(asked), self.quantiser.width)))):
-            cosines = self.quantiser.cosines(asked, products, self.codes[among[part]])
+        for part in blocks(len(among), max(1, _EXACT_BYTES // (4 * max(len(asked), self.quantizer.width)))):
+            cosines = self.quantizer.cosines(asked, products, self.codes[among[part]])
             numbers = np.broadcast_to(among[part], cosines.shape)
             both = np.concatenate([scores, cosines], axis=1), np.concatenate([rows, numbers], axis=1)
             scores, rows = first(*both, k)
         return scores, rows
 
 
-def coded(vectors: Rows, prepare: Affine, quantiser: Quantiser) -> UInt8[np.ndarray, "n bytes"]:
+def coded(vectors: Rows, prepare: Affine, quantizer: Quantizer) -> UInt8[np.ndarray, "n bytes"]:
     """The codes of checked raw vectors, block by block."""
-    codes = np.empty((len(vectors), quantiser.nbytes), np.uint8)
+    codes = np.empty((len(vectors), quantizer.nbytes), np.uint8)
     for part, x in prepared(vectors, prepare):
-        codes[part] = quantiser.quantise(quantiser.affine(x))
+        codes[part] = quantizer.quantize(quantizer.affine(x))
     return codes
 
 
 def read_codes(
     arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], header: Header
-) -> tuple[Quantiser, UInt8[np.ndarray, "n bytes"]]:
+) -> tuple[Quantizer, UInt8[np.ndarray, "n bytes"]]:
     """The quantizer and the codes; ValueError or KeyError if they contradict the header."""
     assert header.codes is not None
     layout = header.codes
     [codes] = take({"codes": arrays[CODES]}, "uint8", codes=(len(arrays[CODES]), layout["bytes"]))
     affine = Affine(*(tensors[name] for name in _ROTATION))
-    quantiser = Quantiser(layout["name"], affine, tensors["centroids"], float(layout["length"]))
-    sizes = (quantiser.nbytes, quantiser.width, affine.inputs, affine.outputs)
+    quantizer = Quantizer(layout["name"], affine, tensors["centroids"], float(layout["length"]))
+    sizes = (quantizer.nbytes, quantizer.width, affine.inputs, affine.outputs)
     expected = (layout["bytes"], layout["coordinates"], header.dimension, layout["coordinates"])
     same("bytes and columns of the centroids", sizes, expected)
-    if quantiser.bits not in (4, 8):
-        raise ValueError(f"centroids of {quantiser.bits} bits")
-    return quantiser, codes
+    if quantizer.bits not in (4, 8):
+        raise ValueError(f"centroids of {quantizer.bits} bits")
+    return quantizer, codes
 
 
 def first(

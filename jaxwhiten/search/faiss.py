@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from jaxwhiten.arrays import blocks
-from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes import Quantizer
 from jaxwhiten.codes.code import import_faiss
 from jaxwhiten.io import take, within
 from jaxwhiten.options import bounded
@@ -78,20 +78,20 @@ class FaissCodes(CodedStore):
         self,
         options: BackendOptions,
         prepare: Affine,
-        quantiser: Quantiser,
+        quantizer: Quantizer,
         codes: np.ndarray,
         scan: FlatScan | None = None,
     ) -> None:
-        super().__init__(options, prepare, quantiser, codes)
-        self.scan = scan or FlatScan(quantiser, codes)
+        super().__init__(options, prepare, quantizer, codes)
+        self.scan = scan or FlatScan(quantizer, codes)
 
     def extended(self, arrays: Arrays) -> FaissCodes:
         codes = appended(self.codes, arrays[CODES])
-        return type(self)(self.options, self.prepare, self.quantiser, codes, self.scan.extended(codes, arrays))
+        return type(self)(self.options, self.prepare, self.quantizer, codes, self.scan.extended(codes, arrays))
 
     def taken(self, positions: np.ndarray) -> FaissCodes:
         codes = self.codes[positions]
-        return type(self)(self.options, self.prepare, self.quantiser, codes, self.scan.taken(codes, positions))
+        return type(self)(self.options, self.prepare, self.quantizer, codes, self.scan.taken(codes, positions))
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
@@ -116,9 +116,9 @@ class FaissCodes(CodedStore):
         self, units: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """`search` for mapped queries of unit length, on the calling thread."""
-        asked, products = self.quantiser.asked(units)
+        asked, products = self.quantizer.asked(units)
         wide = min(len(self.codes), max(WIDER * k, LEAST))
-        points = self.quantiser.scanned(asked)
+        points = self.quantizer.scanned(asked)
         if among is None or self.scan.selects:
             return self._best(asked, products, self.scan.search(points, wide, among), k)
         deep = 2 * wide * -(-len(self.codes) // max(1, len(among)))
@@ -141,11 +141,11 @@ class FaissCodes(CodedStore):
         scores = np.empty((len(asked), k), np.float32)
         rows = np.empty((len(asked), k), np.int64)
         # so few queries at a time that their tables stay in the cache
-        for part in blocks(len(asked), max(1, _TABLE_BYTES // (4 * 256 * self.quantiser.nbytes))):
+        for part in blocks(len(asked), max(1, _TABLE_BYTES // (4 * 256 * self.quantizer.nbytes))):
             numbers = np.sort(candidates[part], axis=1)
             missing = numbers[:, 0].min() < 0
             codes = self.codes[np.maximum(numbers, 0) if missing else numbers]
-            cosines = self.quantiser.cosines(asked[part], products[part], codes)
+            cosines = self.quantizer.cosines(asked[part], products[part], codes)
             if missing:
                 cosines[numbers < 0] = -np.inf
             scores[part], rows[part] = first(cosines, numbers, k)
@@ -161,15 +161,15 @@ class ListCodes(FaissCodes):
     def build(
         cls, vectors: Rows, options: IvfOptions, coding: Coding, stored: UInt8[np.ndarray, "n bytes"] | None
     ) -> ListCodes:
-        prepare, quantiser = coding.prepare, coding.quantiser
-        assert quantiser is not None
-        codes = coded(vectors, prepare, quantiser) if stored is None else np.array(stored)
+        prepare, quantizer = coding.prepare, coding.quantizer
+        assert quantizer is not None
+        codes = coded(vectors, prepare, quantizer) if stored is None else np.array(stored)
         if coding.centers is not None:
-            return cls(options, prepare, quantiser, codes, ListScan(quantiser, codes, options, coding.centers))
+            return cls(options, prepare, quantizer, codes, ListScan(quantizer, codes, options, coding.centers))
         requested = options.nprobe
         notes = fit_options(options, len(codes))
-        scan = ListScan(quantiser, codes, options, _centers(quantiser, codes, options))
-        store = cls(options, prepare, quantiser, codes, scan)
+        scan = ListScan(quantizer, codes, options, _centers(quantizer, codes, options))
+        store = cls(options, prepare, quantizer, codes, scan)
         if requested == 0:
             notes.append(_choose_nprobe(store, vectors))
         store.notes = notes
@@ -180,12 +180,12 @@ class ListCodes(FaissCodes):
         cls, arrays: Arrays, prepare: Affine, tensors: Mapping[str, np.ndarray], options: IvfOptions, header: Header
     ) -> ListCodes:
         within("nlist and nprobe", (options.nlist, options.nprobe), 1)  # 0 is chosen when an index is built
-        quantiser, codes = read_codes(arrays, prepare, tensors, header)
-        [centers] = take(tensors, "float32", centers=(options.nlist, quantiser.width))
+        quantizer, codes = read_codes(arrays, prepare, tensors, header)
+        [centers] = take(tensors, "float32", centers=(options.nlist, quantizer.width))
         [numbers] = take({"lists": arrays[LISTS]}, "int32", lists=(len(codes),))
         within("lists of documents", numbers, 0, options.nlist - 1)
-        scan = ListScan(quantiser, codes, options, centers, numbers)
-        return cls(options, prepare, quantiser, codes, scan)
+        scan = ListScan(quantizer, codes, options, centers, numbers)
+        return cls(options, prepare, quantizer, codes, scan)
 
     @property
     def arrays(self) -> Arrays:
@@ -201,7 +201,7 @@ class ListCodes(FaissCodes):
 
     @property
     def coding(self) -> Coding:
-        return Coding(self.prepare, self.quantiser, centers=self.scan.centers)
+        return Coding(self.prepare, self.quantizer, centers=self.scan.centers)
 
 
 def fit_options(options: IvfOptions, n: int) -> list[str]:
@@ -226,14 +226,14 @@ def fit_options(options: IvfOptions, n: int) -> list[str]:
     return notes
 
 
-def _centers(quantiser: Quantiser, codes: np.ndarray, options: IvfOptions) -> Float32[np.ndarray, "lists c"]:
+def _centers(quantizer: Quantizer, codes: np.ndarray, options: IvfOptions) -> Float32[np.ndarray, "lists c"]:
     """The centers of lists, by k-means of decoded vectors."""
     most = options.nlist * options.max_points_per_centroid
     sample = np.sort(np.random.default_rng(options.seed).permutation(len(codes))[:most])
     settings = {"seed": options.seed, "max_points_per_centroid": options.max_points_per_centroid}
-    clusters = import_faiss().Kmeans(quantiser.width, options.nlist, **settings)
+    clusters = import_faiss().Kmeans(quantizer.width, options.nlist, **settings)
     with hardware.faiss_products():
-        clusters.train(quantiser.coordinates(codes[sample]))
+        clusters.train(quantizer.coordinates(codes[sample]))
     centers: np.ndarray = clusters.centroids
     return centers
 

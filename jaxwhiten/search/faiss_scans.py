@@ -10,18 +10,19 @@ References:
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
 from jaxwhiten.arrays import blocks
-from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes import Quantizer
 from jaxwhiten.codes.code import import_faiss
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.header import LISTS
 from jaxwhiten.search.prepare import BLOCK_ROWS
 from jaxwhiten.search.store import Arrays, BackendOptions
 from jaxwhiten.store import appended
-from jaxwhiten.types import FaissObject, Float32, Int, Int64, UInt8
+from jaxwhiten.types import Float32, Int, Int64, UInt8
 
 
 class FlatScan:
@@ -33,16 +34,16 @@ class FlatScan:
 
     selects = False  # whether it can search among some rows
 
-    def __init__(self, quantiser: Quantiser, codes: UInt8[np.ndarray, "n bytes"]) -> None:
-        self._quantiser = quantiser
+    def __init__(self, quantizer: Quantizer, codes: UInt8[np.ndarray, "n bytes"]) -> None:
+        self._quantizer = quantizer
         self._parts = [self._part(codes, 0)]
 
-    def _part(self, codes: UInt8[np.ndarray, "m bytes"], first: int) -> FaissObject:
+    def _part(self, codes: UInt8[np.ndarray, "m bytes"], first: int) -> Any:
         """An index of the codes of rows from `first` on."""
-        index = self._quantiser.empty_pq()
+        index = self._quantizer.empty_pq()
         index.add_sa_codes(np.ascontiguousarray(codes))
         # Blocks of 32 codes are fastest for many queries on most processors, and as fast as others for one.
-        return import_faiss().IndexPQFastScan(index, 32) if self._quantiser.bits == 4 else index
+        return import_faiss().IndexPQFastScan(index, 32) if self._quantizer.bits == 4 else index
 
     def extended(self, codes: UInt8[np.ndarray, "l bytes"], arrays: Arrays) -> FlatScan:
         """The scan of these codes, which begin with its own; `arrays` are kept of the others."""
@@ -50,7 +51,7 @@ class FlatScan:
         scan._parts = scan._grown(codes)
         return scan
 
-    def _grown(self, codes: np.ndarray) -> list[FaissObject]:
+    def _grown(self, codes: np.ndarray) -> list[Any]:
         """Its parts, and one of the codes that follow, together with those of the parts before that are not longer than
         twice as many. So parts become shorter from one to the next, and are few.
         """
@@ -63,7 +64,7 @@ class FlatScan:
 
     def taken(self, codes: UInt8[np.ndarray, "m bytes"], rows: Int64[np.ndarray, " m"]) -> FlatScan:
         """The scan of these rows, which have these codes."""
-        return FlatScan(self._quantiser, codes)
+        return FlatScan(self._quantizer, codes)
 
     def search(
         self, points: Float32[np.ndarray, "q c"], k: int, among: Int64[np.ndarray, " m"] | None = None
@@ -86,7 +87,7 @@ class FlatScan:
         nearest = np.argpartition(np.concatenate(distances, axis=1), k - 1, axis=1)[:, :k]
         return np.take_along_axis(np.concatenate(rows, axis=1), nearest, axis=1)
 
-    def _params(self, part: FaissObject, among: np.ndarray | None) -> FaissObject | None:
+    def _params(self, part: Any, among: np.ndarray | None) -> Any | None:
         """The parameters of a search of a part among some of its rows, or all."""
         return None
 
@@ -101,40 +102,40 @@ class ListScan(FlatScan):
 
     def __init__(
         self,
-        quantiser: Quantiser,
+        quantizer: Quantizer,
         codes: UInt8[np.ndarray, "n bytes"],
         options: BackendOptions,
         centers: Float32[np.ndarray, "lists c"],
         numbers: Int[np.ndarray, " n"] | None = None,
     ) -> None:
-        self._quantiser = quantiser
+        self._quantizer = quantizer
         self._options = options
         self.centers = centers
         self._lists = import_faiss().IndexFlatL2(centers.shape[1])
         self._lists.add(centers)
         self.numbers = self.nearest(codes) if numbers is None else numbers
-        super().__init__(quantiser, codes)
+        super().__init__(quantizer, codes)
 
     def nearest(self, codes: np.ndarray) -> Int[np.ndarray, " n"]:
         """The list of each code."""
         numbers = np.empty(len(codes), np.int32)
         with hardware.faiss_products():
             for part in blocks(len(codes), BLOCK_ROWS):
-                numbers[part] = self._lists.search(self._quantiser.coordinates(codes[part]), 1)[1][:, 0]
+                numbers[part] = self._lists.search(self._quantizer.coordinates(codes[part]), 1)[1][:, 0]
         return numbers
 
-    def _part(self, codes: np.ndarray, first: int) -> FaissObject:
+    def _part(self, codes: np.ndarray, first: int) -> Any:
         faiss = import_faiss()
         numbers = self.numbers[first : first + len(codes)]
-        count, _, width = self._quantiser.centroids.shape
+        count, _, width = self._quantizer.centroids.shape
         nlist = len(self.centers)
-        index = faiss.IndexIVFPQ(self._lists, count * width, nlist, count, self._quantiser.bits, faiss.METRIC_L2)
+        index = faiss.IndexIVFPQ(self._lists, count * width, nlist, count, self._quantizer.bits, faiss.METRIC_L2)
         index.by_residual = False
-        self._quantiser.fill(index.pq)
+        self._quantizer.fill(index.pq)
         index.is_trained = True
         lists = numbers.astype("<u4")[:, None].view(np.uint8)[:, : index.coarse_code_size()]
         index.add_sa_codes(np.concatenate([lists, codes], axis=1))
-        return faiss.IndexIVFPQFastScan(index) if self._quantiser.bits == 4 else index
+        return faiss.IndexIVFPQFastScan(index) if self._quantizer.bits == 4 else index
 
     def extended(self, codes: np.ndarray, arrays: Arrays) -> ListScan:
         scan = copy.copy(self)
@@ -143,9 +144,9 @@ class ListScan(FlatScan):
         return scan
 
     def taken(self, codes: np.ndarray, rows: np.ndarray) -> ListScan:
-        return ListScan(self._quantiser, codes, self._options, self.centers, self.numbers[rows])
+        return ListScan(self._quantizer, codes, self._options, self.centers, self.numbers[rows])
 
-    def _params(self, part: FaissObject, among: np.ndarray | None) -> FaissObject | None:
+    def _params(self, part: Any, among: np.ndarray | None) -> Any | None:
         faiss = import_faiss()
         if among is None:
             part.nprobe = self._options.nprobe  # takes less time than parameters

@@ -55,7 +55,7 @@ from jaxwhiten.space import Space, check_space
 from jaxwhiten.store import Database, replacing
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import TextList, Texts, as_texts
-from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, MetadataLike, RowsLike, Shaped
+from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, RowsLike, Shaped
 from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
@@ -251,7 +251,7 @@ class Index(Header):
         *,
         documents: Texts | None = None,
         ids: IdsLike = None,
-        metadata: MetadataLike = None,
+        metadata: Any = None,
     ) -> None:
         """Adds raw vectors [n, d], encoded like the others, with texts and metadata if the index keeps them.
 
@@ -264,27 +264,21 @@ class Index(Header):
         """
         self._put("add", vectors, ids, documents, metadata)
 
-    def update(
-        self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: MetadataLike = None
-    ) -> None:
+    def update(self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: Any = None) -> None:
         """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`.
 
         New ids are for `add` and `upsert`: an `InputError` names the first unknown one, and says how many there are.
         """
         self._put("update", vectors, ids, documents, metadata)
 
-    def upsert(
-        self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: MetadataLike = None
-    ) -> int:
+    def upsert(self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: Any = None) -> int:
         """Adds documents, see `add`, replaces those whose ids exist, and returns how many it replaced.
 
         An index that numbers its documents has no new ids: those that it does not have are an `InputError`.
         """
         return self._put("upsert", vectors, ids, documents, metadata)
 
-    def _put(
-        self, change: str, vectors: RowsLike, ids: IdsLike, documents: Texts | None, metadata: MetadataLike
-    ) -> int:
+    def _put(self, change: str, vectors: RowsLike, ids: IdsLike, documents: Texts | None, metadata: Any) -> int:
         """Adds or replaces documents, and returns how many it replaced."""
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
@@ -758,7 +752,7 @@ def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:
     return texts
 
 
-def rows_of(metadata: MetadataLike, vectors: Sized) -> list[Json] | None:
+def rows_of(metadata: Any, vectors: Sized) -> list[Json] | None:
     """The metadata, one object of JSON per vector, or None; InputError for others, with the row."""
     if metadata is None:
         return None

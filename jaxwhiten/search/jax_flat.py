@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import blocks, one_ahead, pad_rows
-from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes import Quantizer
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.codes import CodedStore
@@ -58,18 +58,18 @@ class JaxFloats(FloatStore):
 class JaxCodes(CodedStore):
     """Codes on the devices, searched by the exact cosine; a search among chosen rows is made on the host."""
 
-    def __init__(self, options: BackendOptions, prepare: Affine, quantiser: Quantiser, codes: np.ndarray) -> None:
+    def __init__(self, options: BackendOptions, prepare: Affine, quantizer: Quantizer, codes: np.ndarray) -> None:
         from jaxwhiten.search import jax_kernels
 
-        super().__init__(options, prepare, quantiser, codes)
+        super().__init__(options, prepare, quantizer, codes)
         self._mesh = jax_kernels.local_mesh()
-        self._documents = jax_kernels.place_codes(self._mesh, codes, quantiser)
+        self._documents = jax_kernels.place_codes(self._mesh, codes, quantizer)
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         check_process()
-        asked, products = self.quantiser.asked(self.units(queries, prepared))
+        asked, products = self.quantizer.asked(self.units(queries, prepared))
         if among is not None:
             return self.best_of(asked, products, among, k)
         queries = np.concatenate([asked, products[:, None]], axis=1)

@@ -15,7 +15,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from jaxwhiten.arrays import block_rows, pad_rows
-from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes import Quantizer
 from jaxwhiten.types import AnyArray, Array, Float, Float32, Int, UInt8
 
 TILE = 128  # rows per device are a multiple of this
@@ -24,7 +24,7 @@ _P: Any = jax.sharding.PartitionSpec
 _WIDER = 4  # candidates for each result of a search of codes, whose exact cosines are computed
 _FEW_QUERIES = 16  # up to this many, a CPU searches codes for one after the other
 _EXACT_BYTES = 512 << 20  # of decoded candidates at a time
-# of the scores of a block, of its decoded documents, and of where a query's products are; on a CPU they stay in the cache
+# Of the scores of a block, its decoded documents, and the places of a query's products; a CPU keeps them in its cache.
 _BLOCK_BYTES = 64 << 20
 _CPU_BLOCK_BYTES = 8 << 20
 
@@ -36,7 +36,7 @@ class Floats(NamedTuple):
 
 
 class Codes(NamedTuple):
-    """Codes, and what decodes them: see `jaxwhiten.codes.Quantiser.table`."""
+    """Codes, and what decodes them: see `jaxwhiten.codes.Quantizer.table`."""
 
     rows: UInt8[AnyArray, "n bytes"]
     inverse: Float32[AnyArray, " n"]  # 1 / |y| of decoded documents y
@@ -65,9 +65,9 @@ def place_floats(mesh: jax.sharding.Mesh, vectors: Float32[np.ndarray, "n d"]) -
     return Floats(sharded(mesh, vectors))
 
 
-def place_codes(mesh: jax.sharding.Mesh, codes: UInt8[np.ndarray, "n bytes"], quantiser: Quantiser) -> Codes:
+def place_codes(mesh: jax.sharding.Mesh, codes: UInt8[np.ndarray, "n bytes"], quantizer: Quantizer) -> Codes:
     """Deals codes out over the devices."""
-    table, squares, firsts = quantiser.table
+    table, squares, firsts = quantizer.table
     rows = sharded(mesh, codes)
     firsts = firsts.astype(np.int32)
     inverse = jax.jit(_inverse_lengths, out_shardings=rows.sharding)(rows, squares, firsts)

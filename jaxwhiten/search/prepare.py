@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import as_floats, as_matrix, blocks, check_finite, work_dtype
-from jaxwhiten.codes import Code, Quantiser, SpectrumCode, check_whitened, make_code
+from jaxwhiten.codes import Code, Quantizer, SpectrumCode, check_whitened, make_code
 from jaxwhiten.codes.code import check_pooled
 from jaxwhiten.codes.fit import fit
 from jaxwhiten.errors import InputError, check_width
@@ -149,10 +149,10 @@ def read_map(
 
 
 class Coding(NamedTuple):
-    """How documents are stored: mapped by `prepare`, and then quantised, or in float32."""
+    """How documents are stored: mapped by `prepare`, and then quantized, or in float32."""
 
     prepare: Affine
-    quantiser: Quantiser | None = None
+    quantizer: Quantizer | None = None
     fitted: Whitening | Code | None = None  # what was fitted on the vectors, or the given code
     notes: tuple[str, ...] = ()  # for the user
     centers: Float32[np.ndarray, "lists c"] | None = None  # of inverted lists; None fits them
@@ -160,7 +160,7 @@ class Coding(NamedTuple):
     @property
     def record(self) -> Codes | None:
         """The code in the header of an index."""
-        q = self.quantiser
+        q = self.quantizer
         if q is None:
             return None
         return {"name": q.name, "bytes": q.nbytes, "length": q.length, "coordinates": q.width}
@@ -207,10 +207,10 @@ def choose(
         code = make_code(codes)
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
-    quantiser = code.quantiser()
-    if size not in (None, quantiser.nbytes):
-        raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector: expected {size}.")
+    quantizer = code.quantizer()
+    if size not in (None, quantizer.nbytes):
+        raise InputError(f"The code {quantizer.name} has {quantizer.nbytes} bytes per vector: expected {size}.")
     if isinstance(codes, Code) or codes == SpectrumCode.name:
         fitted = code if whitening is None else whitening
-        return Coding(prepare, quantiser, fitted, notes)
-    return Coding(prepare, quantiser)
+        return Coding(prepare, quantizer, fitted, notes)
+    return Coding(prepare, quantizer)

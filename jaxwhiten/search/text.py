@@ -16,7 +16,7 @@ from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.index import Hit, Index
 from jaxwhiten.search.where import Where
 from jaxwhiten.text import Texts, as_texts, is_blank
-from jaxwhiten.types import IdsLike, Json, MetadataLike
+from jaxwhiten.types import IdsLike, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -51,7 +51,7 @@ def add_text(
     ids: IdsLike = None,
     *,
     replace: bool = False,
-    metadata: MetadataLike = None,
+    metadata: Any = None,
 ) -> None:
     """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
 
@@ -108,7 +108,7 @@ def index_of(
     vectors: np.ndarray | None = None,
     *,
     ids: IdsLike = None,
-    metadata: MetadataLike = None,
+    metadata: Any = None,
     backend: str = "faiss-flat",
     codes: str | Code | None = None,
     bytes: int | None = None,

@@ -61,7 +61,7 @@ class Service:
         decode: Any
         decode = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
-            rows = UBinary.quantise(rows, {})
+            rows = UBinary.quantize(rows, {})
         elif kind == "int8":
             scales = np.maximum(np.abs(rows).max(axis=1) / 127, np.finfo(np.float32).tiny)
             rows, decode["scales"] = np.rint(rows / scales[:, None]).astype(np.int8), scales

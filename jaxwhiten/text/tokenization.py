@@ -167,7 +167,7 @@ class BulkTokenizer:
 
     @functools.cached_property
     def _table(self) -> WordTable | None:
-        """A table of known words, for tokenizers without special tokens, where tokenising takes most of the time."""
+        """A table of known words, for tokenizers without special tokens, where tokenizing takes most of the time."""
         if self._special_tokens:
             return None
         return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)

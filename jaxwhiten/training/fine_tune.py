@@ -30,7 +30,7 @@ from jaxwhiten.training.objectives import find_objective, make_plan, objective_l
 from jaxwhiten.training.plan import Objective, Setup
 from jaxwhiten.training.rows import mine_negatives, read_rows, with_negatives
 from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
-from jaxwhiten.types import Fields, Json, PyTree
+from jaxwhiten.types import Fields, Json
 
 BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
 Score = Callable[[Encoder], float]
@@ -297,5 +297,5 @@ def _setup(start: Encoder, examples: Examples, objective: Objective, options: Tr
     )
 
 
-def _count(params: PyTree) -> int:
+def _count(params: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))

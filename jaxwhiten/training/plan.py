@@ -22,7 +22,7 @@ from jaxwhiten.losses import Loss, init_classifier
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import Batch, LossFn, Params
-from jaxwhiten.types import Float, Json, PyTree, Scalar, Shaped
+from jaxwhiten.types import Float, Json, Scalar, Shaped
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     }
 
     def merged(base: Params, adapter: Params) -> Params:
-        def add(path: PyTree, leaf: PyTree) -> Any:
+        def add(path: Any, leaf: Any) -> Any:
             if (name := _name(path)) not in adapter:
                 return leaf
             product = jnp.matmul(adapter[name]["down"], adapter[name]["up"], precision="highest")
@@ -168,7 +168,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
         return jax.tree.map_with_path(add, base)
 
-    def adapted(params: Params, batch: Batch, key: jax.Array) -> PyTree:
+    def adapted(params: Params, batch: Batch, key: jax.Array) -> Any:
         return plan.loss({**params, "encoder": merged(params["frozen"], params["encoder"])}, batch, key)
 
     return dataclasses.replace(
@@ -180,5 +180,5 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     )
 
 
-def _name(path: PyTree) -> str:
+def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/").removesuffix("/value")

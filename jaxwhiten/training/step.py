@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.options import TrainingOptions
-from jaxwhiten.types import Array, Int, Key, PyTree, Scalar
+from jaxwhiten.types import Array, Int, Key, Scalar
 
 Params = Any
 """A pytree of float32 arrays, updated by the optimizer."""
@@ -128,7 +128,7 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
     everywhere = NamedSharding(mesh, PartitionSpec())
     by_row = NamedSharding(mesh, PartitionSpec("data"))
 
-    def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""], frozen: Params | None) -> PyTree:
+    def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""], frozen: Params | None) -> Any:
         def loss(params: Params, batch: Batch, key: Key[Array, ""]) -> tuple[Scalar, Metrics]:
             return loss_fn(params if frozen is None else {**params, "frozen": frozen}, batch, key)
 
@@ -141,7 +141,7 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
         shapes = jax.eval_shape(gradient, params, jax.tree.map(lambda x: x[0], parts), key)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
-        def add(total: PyTree, part: PyTree) -> tuple[Any, None]:
+        def add(total: Any, part: Any) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, total, gradient(params, *part)), None
 
         total, _ = jax.lax.scan(add, zeros, (parts, keys))

@@ -16,7 +16,7 @@ from jaxwhiten.head import (
     Head,
     Normalize,
     PoolingWarning,
-    Quantise,
+    Quantize,
     Settings,
     Truncate,
     canonical,
@@ -216,7 +216,7 @@ def read_parts(
         head = read_head(folder, config)
         if settings.truncate_dim is not None:
             settings = dataclasses.replace(settings, truncate_dim=min(settings.truncate_dim, head.width(config)))
-        if settings.similarity_fn_name not in (None, "cosine") and not isinstance(head.steps[-1], Normalize | Quantise):
+        if settings.similarity_fn_name not in (None, "cosine") and not isinstance(head.steps[-1], Normalize | Quantize):
             warn(
                 f"{name} specifies the similarity {settings.similarity_fn_name!r}, and its vectors are not of unit"
                 " length: scores of pairs use it, but searches and codes rank by cosine.",

@@ -20,7 +20,7 @@ import numpy as np
 from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
 from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, NonFiniteError, check_integer, turning
-from jaxwhiten.head import AUTO, Head, Normalize, Quantise, Step, Truncate, Whiten, canonical
+from jaxwhiten.head import AUTO, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
@@ -296,7 +296,7 @@ class View:
         view = self.uncoded
         view.check_fitted(code, "the code")
         check_whitened(code, view.head.whitening)
-        return view.then(Quantise.of(code))
+        return view.then(Quantize.of(code))
 
     def with_fit(self, fitted: Fit) -> View:
         """Followed by what `jaxwhiten.codes.fit.fit` made: a whitening, a code, or both."""

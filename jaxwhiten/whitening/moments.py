@@ -14,7 +14,7 @@ from jaxwhiten import arrays, io
 from jaxwhiten.errors import InputError, MismatchError, check_width
 from jaxwhiten.runtime import hardware
 from jaxwhiten.space import Space, check_space, merged
-from jaxwhiten.types import AnyArray, Fields, Float64, Json, PyTree, RowsLike
+from jaxwhiten.types import AnyArray, Fields, Float64, Json, RowsLike
 from jaxwhiten.vectors import Vectors, space_of
 from jaxwhiten.whitening.estimator import Saved
 
@@ -328,7 +328,7 @@ def sums_on_devices(block: np.ndarray, center: np.ndarray, scale: float, devices
         )
 
 
-def moments_of(n: int, sums: PyTree, center: AnyArray, scale: AnyArray) -> Moments | None:
+def moments_of(n: int, sums: Any, center: AnyArray, scale: AnyArray) -> Moments | None:
     """The moments of n rows from sums about a center; None if these are not finite or underflowed in float32."""
     if not n:
         return Moments()

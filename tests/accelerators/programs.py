@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.engines.batching import SLOTS
 from jaxwhiten.engines.forward import forward
-from jaxwhiten.head import Head, Normalize, Quantise, Step, Whiten
+from jaxwhiten.head import Head, Normalize, Quantize, Step, Whiten
 from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.models.attention import kernel_for
@@ -130,7 +130,7 @@ def whitened() -> dict[str, tuple[Step, ...]]:
 
 
 def coded() -> dict[str, tuple[Step, ...]]:
-    return {"coded": (*Head.named("mean").steps, Quantise.of(SpectrumCode(bytes=48).fit(_moments(768))))}
+    return {"coded": (*Head.named("mean").steps, Quantize.of(SpectrumCode(bytes=48).fit(_moments(768))))}
 
 
 def last_token() -> dict[str, tuple[Step, ...]]:

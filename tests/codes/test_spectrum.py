@@ -34,21 +34,21 @@ def test_decoded_vectors_are_the_nearest_of_all_codes(vectors, moments, count):
     codes = np.asarray(code.encode(vectors))
     assert codes.shape == (N, count)
     assert codes.dtype == np.uint8
-    quantiser, x = code.quantiser(), vectors.astype(np.float64) - code.axes.mean_
-    assert quantiser.centroids.shape[:2] == (2 * count, 16)
-    assert (quantiser.bits, quantiser.nbytes) == (4, count)
-    rotated = quantiser.affine(vectors)
+    quantizer, x = code.quantizer(), vectors.astype(np.float64) - code.axes.mean_
+    assert quantizer.centroids.shape[:2] == (2 * count, 16)
+    assert (quantizer.bits, quantizer.nbytes) == (4, count)
+    rotated = quantizer.affine(vectors)
     if count > 4:  # every axis has bits: a rotation
         np.testing.assert_allclose(np.linalg.norm(rotated, axis=1), np.linalg.norm(x, axis=1), rtol=1e-5)
     halves = np.stack([codes & 15, codes >> 4], axis=2).reshape(N, -1)
     parts = rotated.reshape(N, 2 * count, -1)
-    for half, centroids in enumerate(quantiser.centroids):
+    for half, centroids in enumerate(quantizer.centroids):
         distances = ((parts[:, half, None] - centroids[None]) ** 2).sum(-1)
         chosen = np.take_along_axis(distances, halves[:, half, None].astype(int), axis=1)[:, 0]
         np.testing.assert_allclose(chosen, distances.min(axis=1), atol=1e-6)
-    decoded = quantiser.centroids[np.arange(2 * count), halves].reshape(N, -1) @ quantiser.affine.matrix.T
+    decoded = quantizer.centroids[np.arange(2 * count), halves].reshape(N, -1) @ quantizer.affine.matrix.T
     np.testing.assert_allclose(code.decode(codes), decoded + code.axes.mean_, atol=1e-5)
-    np.testing.assert_array_equal(quantiser.quantise(rotated), codes)
+    np.testing.assert_array_equal(quantizer.quantize(rotated), codes)
     np.testing.assert_array_equal(code.transform(vectors), code.decode(codes))
 
 
@@ -293,9 +293,9 @@ def test_the_scan_ranks_nearly_like_the_cosine():
     rng = np.random.default_rng(3)
     x = (rng.normal(size=(3000, 24)) * np.arange(1, 25) ** -0.5 * 5 + 1.5).astype(np.float32)
     code = SpectrumCode(bytes=12).fit(x)
-    quantiser, codes = code.quantiser(), code.encode(x[:2000])
-    asked, products = quantiser.asked(normalize(x[2000:2100]))
-    distances = ((quantiser.scanned(asked)[:, None] - quantiser.coordinates(codes)) ** 2).sum(axis=2)
-    best = np.argsort(-quantiser.cosines(asked, products, codes), axis=1)[:, :10]
+    quantizer, codes = code.quantizer(), code.encode(x[:2000])
+    asked, products = quantizer.asked(normalize(x[2000:2100]))
+    distances = ((quantizer.scanned(asked)[:, None] - quantizer.coordinates(codes)) ** 2).sum(axis=2)
+    best = np.argsort(-quantizer.cosines(asked, products, codes), axis=1)[:, :10]
     nearest = np.argsort(distances, axis=1)[:, :40]
     assert np.mean([np.isin(a, b) for a, b in zip(best, nearest, strict=True)]) > 0.98

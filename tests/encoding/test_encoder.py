@@ -1,4 +1,4 @@
-"""Text to vectors: equal to the plain computation, whatever the neighbours, batch size, order or dtype."""
+"""Text to vectors: equal to the plain computation, whatever the neighbors, batch size, order or dtype."""
 
 import itertools
 import shutil

@@ -94,10 +94,10 @@ def kinds(encoder):
 def test_a_tuned_encoder_is_coded_as_it_is_and_another_is_whitened_first(encoder, tiny_model):
     untuned = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=False)
     coded = encoder.shrink(TEXTS, bytes=8)
-    assert kinds(coded) == ["Mean", "Quantise"]
+    assert kinds(coded) == ["Mean", "Quantize"]
     assert coded.view.head.whitening is None
     whitened = untuned.shrink(TEXTS, bytes=8)
-    assert kinds(whitened) == ["Mean", "Whiten", "Normalize", "Quantise"]
+    assert kinds(whitened) == ["Mean", "Whiten", "Normalize", "Quantize"]
     assert whitened.view.head.whitening.gamma == 1
     asked = encoder.shrink(TEXTS, bytes=8, gamma=0.25)
     assert kinds(asked) == kinds(whitened)
@@ -107,7 +107,7 @@ def test_a_tuned_encoder_is_coded_as_it_is_and_another_is_whitened_first(encoder
     assert (both.dimension, both.view.uncoded.dimension) == (8, 20)
     for small in (coded, whitened, asked, both):
         again = small.shrink(TEXTS, bytes=4)  # fits anew: nothing is coded or whitened twice
-        assert kinds(again).count("Quantise") == 1
+        assert kinds(again).count("Quantize") == 1
         assert kinds(again).count("Whiten") == (small is whitened)
         vectors, codes = small.view.uncoded(TEXTS), small.encode(TEXTS)
         error = ((codes.decode() - vectors) ** 2).sum() / ((vectors - vectors.mean(axis=0)) ** 2).sum()

@@ -259,9 +259,9 @@ def test_nothing_is_kept_where_nobody_wants_it(folder, tmp_path, monkeypatch):
 def test_leaves_are_those_of_jax(name):
     x = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
     whitening = Whitening(8).fit(x)
-    from jaxwhiten.head import Quantise, Whiten
+    from jaxwhiten.head import Quantize, Whiten
 
-    steps = Head.named(name).then(Whiten.of(whitening), Quantise.of(SpectrumCode(bytes=4).fit(whitening))).steps
+    steps = Head.named(name).then(Whiten.of(whitening), Quantize.of(SpectrumCode(bytes=4).fit(whitening))).steps
     expected = [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree.leaves_with_path(steps)]
     found = list(leaves(steps))
     assert [path for path, _ in found] == [path for path, _ in expected]

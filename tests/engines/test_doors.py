@@ -20,7 +20,7 @@ from jaxwhiten.head import (
     LayerMix,
     Mean,
     Normalize,
-    Quantise,
+    Quantize,
     Truncate,
     VectorStep,
     Whiten,
@@ -45,11 +45,11 @@ HEADS = {
     "whitening": ((Whiten.of(WHITENING), Normalize()), lambda x: normalize(WHITENING.transform(x))),
     "dense": ((Dense(WEIGHT, np.ones(8, np.float32), None, "Tanh"),), lambda x: np.tanh(x @ WEIGHT.T + 1)),
     "truncated": ((Truncate(8), Normalize()), lambda x: normalize(x[:, :8])),
-    "spectrum": ((Quantise.of(SPECTRUM),), SPECTRUM.encode),
-    "ubinary": ((Quantise.of(UBINARY),), UBINARY.encode),
-    "int8": ((Quantise.of(INT8),), INT8.encode),
+    "spectrum": ((Quantize.of(SPECTRUM),), SPECTRUM.encode),
+    "ubinary": ((Quantize.of(UBINARY),), UBINARY.encode),
+    "int8": ((Quantize.of(INT8),), INT8.encode),
     "whitened ubinary": (
-        (Whiten.of(WHITENING), Normalize(), Quantise.of(make_code("ubinary").fit(ROWS[:, :8]))),
+        (Whiten.of(WHITENING), Normalize(), Quantize.of(make_code("ubinary").fit(ROWS[:, :8]))),
         lambda x: np.packbits(normalize(WHITENING.transform(x)) > 0, axis=1),
     ),
 }
@@ -154,7 +154,7 @@ DIFFERENT = {
     "truncated": (Truncate(4), Truncate(5)),
     "dense": (dense(), dense(activation="ReLU"), dense(residual=True), dense(np.float16)),
     "whitening": (Whiten.of(WHITENING), dense(activation="Identity")),
-    "codes": (Quantise.of(INT8), Quantise.of(make_code("uint8").fit(ROWS)), Quantise.of(UBINARY)),
+    "codes": (Quantize.of(INT8), Quantize.of(make_code("uint8").fit(ROWS)), Quantize.of(UBINARY)),
     "of others": (Scaled(2.0), Scaled(3.0)),
 }
 
@@ -173,7 +173,7 @@ def test_a_class_of_others_in_a_code_is_not_kept():
     class Mine(UBinary):
         name = "ubinary"
 
-    assert lasting(facts(dataclasses.replace(Quantise.of(UBINARY), kind=Mine))) is None
+    assert lasting(facts(dataclasses.replace(Quantize.of(UBINARY), kind=Mine))) is None
     assert lasting(fractions.Fraction) is None
 
 

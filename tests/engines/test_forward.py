@@ -45,7 +45,7 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
 
 
 def test_few_sentences_take_no_thread_and_have_the_same_vectors(on_one_device, monkeypatch):
-    """Those of a list of one block, to the bit, as a stream has them, which tokenises and computes in threads."""
+    """Those of a list of one block, to the bit, as a stream has them, which tokenizes and computes in threads."""
     streamed = {n: next(iter(on_one_device.encode_stream(TEXTS[:n]))) for n in (1, 5, 200)}
     for kind in ("jaxwhiten.views.stream", "jaxwhiten.engines.forward"):
         monkeypatch.setattr(f"{kind}.ThreadPoolExecutor.submit", None)

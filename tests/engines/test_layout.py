@@ -1,4 +1,4 @@
-"""Several sentences in a row: every sentence once, the vectors of other layouts, and none that sees its neighbours."""
+"""Several sentences in a row: every sentence once, the vectors of other layouts, and none that sees its neighbors."""
 
 import jax.numpy as jnp
 import numpy as np

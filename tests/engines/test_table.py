@@ -114,7 +114,7 @@ def change(folder, tmp_path, tensors=None, modules=None):
     return place
 
 
-def test_a_quantised_vocabulary(static, folder, tmp_path):
+def test_a_quantized_vocabulary(static, folder, tmp_path):
     rows = np.arange(200) % 7
     tensors = {"embeddings": static.view.core.engine.table[:7].copy(), "mapping": rows}
     tensors["weights"] = np.linspace(0, 1, 200, dtype=np.float32)

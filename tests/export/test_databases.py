@@ -193,17 +193,17 @@ def test_lancedb_takes_the_points_of_a_code(tiny_model, tmp_path):
     texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
     encoder = base.shrink(texts, bytes=8)
     settings = save_database(tmp_path / "out", encoder, "lancedb")
-    assert (settings["bytes"], settings["columns"]) == (8, encoder.view.head.code.quantiser().width)
+    assert (settings["bytes"], settings["columns"]) == (8, encoder.view.head.code.quantizer().width)
     recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
     small = Encoder.from_pretrained(tmp_path / "out" / "model")
     db = recipe["connect"](str(tmp_path / "texts.lance"))
     ids = [str(number) for number in range(len(texts))]
     recipe["add"](db, ids[:20], texts[:20], small.encode(texts[:20]))  # a trained quantizer needs 256
     recipe["add"](db, ids[20:], texts[20:], small.encode(texts[20:]))
-    quantiser = encoder.view.head.code.quantiser()
-    stored = quantiser.coordinates(np.asarray(encoder.encode(texts)).view(np.uint8))
+    quantizer = encoder.view.head.code.quantizer()
+    stored = quantizer.coordinates(np.asarray(encoder.encode(texts)).view(np.uint8))
     queries = encoder.view.uncoded(texts[:9])
-    points = quantiser.scanned(quantiser.asked(normalize(queries))[0])
+    points = quantizer.scanned(quantizer.asked(normalize(queries))[0])
     distances = np.square(points[:, None] - stored).sum(axis=2)
     for text, row in zip(texts, distances, strict=False):
         found = [int(id) for id, _ in recipe["query"](db, small.encode(text), 5)]
@@ -219,7 +219,7 @@ def test_a_model_that_ends_with_a_code_goes_into_every_database(tiny_model, tmp_
     texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
     coded = save_database(tmp_path / "coded", base.shrink(texts, bytes=8), database)
     if database == "lancedb":
-        assert "the points of a code" in coded["quantiser"]
+        assert "the points of a code" in coded["quantizer"]
         return
     assert coded == save_database(tmp_path / "whitened", base.whiten(texts), database)
     models = [Encoder.from_pretrained(tmp_path / name / "model") for name in ("coded", "whitened")]

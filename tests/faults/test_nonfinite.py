@@ -303,7 +303,7 @@ FAR = {
 
 
 @pytest.mark.parametrize("door", FAR)
-def test_a_mean_far_away_costs_no_neighbour(door, tmp_path):
+def test_a_mean_far_away_costs_no_neighbor(door, tmp_path):
     rng, mean = np.random.default_rng(0), 1e6
     x = (rng.standard_normal((1500, 32)) @ rng.standard_normal((32, 32)) / 6 + mean * rng.uniform(0.5, 1, 32)).astype(
         "f4"

@@ -7,7 +7,7 @@ from jaxwhiten import Encoder, Whitening
 from jaxwhiten.codes import CODES, SpectrumCode, UBinary, load_code, make_code
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.export import export_sentence_transformer
-from jaxwhiten.head import CODE_FILE, Normalize, Quantise, Truncate
+from jaxwhiten.head import CODE_FILE, Normalize, Quantize, Truncate
 from jaxwhiten.whitening import Moments
 from tests.head.parts import accept
 from tests.tiny import SENTENCES
@@ -49,7 +49,7 @@ def test_text_becomes_bytes_in_one_program(encoder, code):
     assert coded.view.fingerprint != encoder.view.fingerprint
     floats = coded.with_view(coded.view.uncoded)
     np.testing.assert_array_equal(floats.encode(SENTENCES), encoder.encode(SENTENCES))
-    assert [type(step).__name__ for step in coded.view.head.steps] == ["Mean", "Quantise"]
+    assert [type(step).__name__ for step in coded.view.head.steps] == ["Mean", "Quantize"]
 
 
 @pytest.mark.jax
@@ -80,7 +80,7 @@ def test_a_code_of_whitened_vectors_follows_the_whitening(encoder, rows, tmp_pat
     code = SpectrumCode(bytes=6).fit(whitening)
     coded = encoder.with_whitening(whitening).with_code(code)
     kinds = [type(step).__name__ for step in coded.view.head.steps]
-    assert kinds == ["Mean", "Whiten", "Normalize", "Quantise"]
+    assert kinds == ["Mean", "Whiten", "Normalize", "Quantize"]
     assert coded.view.head.whitening.gamma == 0.5
     mostly_equal(coded.encode(SENTENCES), code.encode(coded.view.uncoded(SENTENCES)))
     again = Encoder.from_pretrained(coded.save(tmp_path))
@@ -106,7 +106,7 @@ def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
     with pytest.raises(InputError, match="nothing can follow a code"):
         coded.with_view(coded.view.then(Normalize()))
     with pytest.raises(MismatchError, match="expects 32 dimensions"):
-        encoder.with_view(encoder.view.then(Truncate(8), Quantise.of(code)))
+        encoder.with_view(encoder.view.then(Truncate(8), Quantize.of(code)))
     with pytest.raises(MismatchError, match="the space of the code: expected dimension=32, got 8"):
         encoder.with_view(encoder.view.then(Truncate(8))).with_code(code)
     of_others = SpectrumCode(bytes=4).fit(Moments(provenance={"pooling": "cls"}).update(rows))

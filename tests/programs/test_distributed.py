@@ -87,7 +87,7 @@ def finish(processes):
 
 # --- eval.sts ---------------------------------------------------------------------------------------------------------
 
-# Points by which a subset of 60 pairs moves at most when the last bit of a cosine decides between two neighbours; most
+# Points by which a subset of 60 pairs moves at most when the last bit of a cosine decides between two neighbors; most
 # runs agree to the last digit. The vectors and moments themselves are compared above.
 ONE_SWAP = 100 * 12 * 59 / (60 * (60**2 - 1))
 STS = {"poolings": "mean,cls", "whitening": "none,target,nli", "ks": "0,8", "bootstrap": 50}

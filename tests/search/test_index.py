@@ -56,7 +56,7 @@ def cosines(queries, vectors, whitening=None):
 @pytest.mark.parametrize("k", [1, 10, 100, N])
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("backend", EXACT)
-def test_exact_backends_give_the_true_neighbours(backend, inside, k, vectors, queries, whitening):
+def test_exact_backends_give_the_true_neighbors(backend, inside, k, vectors, queries, whitening):
     whitening = whitening if inside else None
     scores, ids = build_index(vectors, backend, whitening=whitening).search(queries, k)
     expected = cosines(queries, vectors, whitening)
@@ -74,7 +74,7 @@ def test_exact_backends_give_the_true_neighbours(backend, inside, k, vectors, qu
         ("faiss-ivf", {"nlist": 16, "nprobe": 4}, 0.8),
     ],
 )
-def test_approximate_backends_find_most_neighbours(backend, options, recall, vectors, queries):
+def test_approximate_backends_find_most_neighbors(backend, options, recall, vectors, queries):
     codes = of(backend)
     exact = build_index(vectors, "faiss-flat", **codes).search(queries, 10)[1]
     index = build_index(vectors, backend, **codes, **options)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten.codes import Quantiser
+from jaxwhiten.codes import Quantizer
 from jaxwhiten.search import build_index, jax_flat
 from jaxwhiten.search import jax_kernels as kernels
 from jaxwhiten.whitening.affine import Affine
@@ -30,7 +30,7 @@ class Case:
         axes = np.zeros((WIDTH, used.size), np.float32)
         axes[:, used.ravel()] = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0][:, : used.sum()]
         mean = 0.3 * rng.standard_normal(WIDTH).astype(np.float32)
-        self.quantiser = Quantiser("random", Affine(mean, axes, np.zeros(used.size, np.float32)), centroids)
+        self.quantizer = Quantizer("random", Affine(mean, axes, np.zeros(used.size, np.float32)), centroids)
         numbers = self.codes
         if points == 16:
             numbers = np.stack([self.codes & 15, self.codes >> 4], axis=2).reshape(n, -1)
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def asked(self):
-        coordinates, products = self.quantiser.asked(self.queries)
+        coordinates, products = self.quantizer.asked(self.queries)
         return np.concatenate([coordinates, products[:, None]], axis=1)
 
     def check(self, scores, rows):
@@ -73,14 +73,14 @@ def small_blocks(monkeypatch):
 )
 def test_codes_are_found_as_by_brute_force(mesh, n, points, k, queries):
     case = Case(n, points, queries=queries, seed=n + k)
-    documents = kernels.place_codes(mesh, case.codes, case.quantiser)
+    documents = kernels.place_codes(mesh, case.codes, case.quantizer)
     assert case.check(*kernels.searcher(mesh, k)(case.asked, documents, n)) > 0.99
 
 
 @pytest.mark.parametrize("queries", [5, 20])
 def test_equal_codes_come_in_the_order_of_their_rows(mesh, small_blocks, queries):
     case = Case(4001, copies=1900, queries=queries)
-    documents = kernels.place_codes(mesh, case.codes, case.quantiser)
+    documents = kernels.place_codes(mesh, case.codes, case.quantizer)
     assert case.check(*kernels.searcher(mesh, 20)(case.asked, documents, 4001)) == 1
 
 
@@ -90,7 +90,7 @@ def test_candidates_in_bfloat16_include_the_best(points, queries):
     """As on accelerators."""
     mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("documents",))
     case = Case(4001, points, queries=queries)
-    documents = kernels.place_codes(mesh, case.codes, case.quantiser)
+    documents = kernels.place_codes(mesh, case.codes, case.quantizer)
     best = jax.jit(lambda queries: kernels._local_best(queries, documents, jnp.int32(4001), 10, on_cpu=False))
     assert case.check(*best(case.asked)) > 0.99
 

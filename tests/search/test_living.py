@@ -28,8 +28,8 @@ class Mirror:
         self.used = len(self.ids)
 
     def of(self, vectors):
-        quantiser = self.code.quantiser()
-        codes = quantiser.quantise(quantiser.affine(self.prepare(vectors)))  # steps of int8 as an index rounds them
+        quantizer = self.code.quantizer()
+        codes = quantizer.quantize(quantizer.affine(self.prepare(vectors)))  # steps of int8 as an index rounds them
         return self.code.decode(codes).astype(np.float64)
 
     def remove(self, ids):

@@ -197,8 +197,8 @@ class History(RuleBasedStateMachine):
         """Of a query and what is kept of a document."""
         asked, there = POOL[query] + np.float32(0.03), POOL[number]
         if ("codes" in self.kind and "rescored" not in self.kind) or self.kind == "faiss lists":
-            quantiser = CODE.quantiser()
-            there = CODE.decode(quantiser.quantise(quantiser.affine(there[None])))[0]
+            quantizer = CODE.quantizer()
+            there = CODE.decode(quantizer.quantize(quantizer.affine(there[None])))[0]
         if "codes" in self.kind or self.kind == "faiss lists":
             asked = asked / np.linalg.norm(asked)
         return float(asked @ there / np.linalg.norm(asked) / np.linalg.norm(there))

@@ -66,7 +66,7 @@ def test_rows_of_any_kind_become_columns():
     assert as_rows([], 3, "a pair and a score") == [(), (), ()]
 
 
-def test_libraries_are_recognised_without_being_imported():
+def test_libraries_are_recognized_without_being_imported():
     assert subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -29,7 +29,7 @@ def state():
 
 
 def at(state, step):
-    """The state at a step, with parameters and an optimiser state that tell it from others."""
+    """The state at a step, with parameters and an optimizer state that tell it from others."""
 
     def moved(tree, by):
         return jax.tree.map(lambda x: x + (step if jnp.issubdtype(x.dtype, jnp.integer) else by), tree)

@@ -33,9 +33,9 @@ def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
     assert table.lengths.tolist() == [max(len(tokenizer([column[row]]).flat) for column in COLUMNS) for row in range(6)]
 
 
-def test_the_second_time_nothing_is_tokenised(tiny_model, tmp_path, monkeypatch):
+def test_the_second_time_nothing_is_tokenized(tiny_model, tmp_path, monkeypatch):
     first = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
-    monkeypatch.setattr(BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenised again"))
+    monkeypatch.setattr(BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenized again"))
     second = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     assert isinstance(second.tokens.flat, np.memmap)
     np.testing.assert_array_equal(first.tokens.flat, second.tokens.flat)
