@@ -58,7 +58,7 @@ def test_positives_get_negatives_and_excluded_texts_are_left_out(config, tmp_pat
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "label 'no' is not a number")],
+    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "'label' is 'no', expected a number")],
 )
 def test_mistakes_are_named(config, changes, message):
     config.update(changes)
