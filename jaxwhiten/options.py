@@ -110,7 +110,7 @@ class TrainingOptions:
     dtype: str = _setting("float32", "float32 or bfloat16 for matrix products; parameters stay float32")
     remat: bool = _setting(False, "recompute activations in the backward pass: less memory, more time")
 
-    settings: dict[str, float] = dataclasses.field(
+    settings: dict[str, float | str] = dataclasses.field(
         default_factory=dict, metadata={"help": "settings of the objective, such as scale or temperature"}
     )
     dims: Sequence[int] = _setting((), "prefixes of the vectors to train too (Matryoshka)")
