@@ -61,9 +61,14 @@ class BadRows:
 
 def damage(text: str) -> str | None:
     """What is wrong with a text; None for clean text. `decoded` turns bytes that are not UTF-8 into surrogates."""
-    if _NO_TEXT.search(text):
-        return "not UTF-8, a NUL or an unpaired surrogate: convert the file to UTF-8"
-    return None
+    if not (found := _NO_TEXT.search(text)):
+        return None
+    code = ord(found[0])
+    if not code:
+        return "contains a NUL character: remove it"
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"not UTF-8 (byte 0x{code - 0xDC00:02x}): convert the file to UTF-8"
+    return "contains an unpaired surrogate: convert the file to UTF-8"
 
 
 def decoded(path: PathLike, bad: BadRows | None = None) -> Iterator[str]:
