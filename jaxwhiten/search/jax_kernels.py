@@ -24,7 +24,7 @@ _P: Any = jax.sharding.PartitionSpec
 _WIDER = 4  # candidates for each result of a search of codes, whose exact cosines are computed
 _FEW_QUERIES = 16  # up to this many, a CPU searches codes for one after the other
 _EXACT_BYTES = 512 << 20  # of decoded candidates at a time
-# of the scores of a block, of its decoded documents, and of where a query's products are; on a CPU they stay in the cache
+# of the scores of a block, of its decoded documents, and of the places of products; a CPU keeps them in its cache
 _BLOCK_BYTES = 64 << 20
 _CPU_BLOCK_BYTES = 8 << 20
 
