@@ -42,7 +42,7 @@ class FlatScan:
         """An index of the codes of rows from `first` on."""
         index = self._quantizer.empty_pq()
         index.add_sa_codes(np.ascontiguousarray(codes))
-        # Blocks of 32 codes are fastest for many queries on most processors, and as fast as others for one.
+        # In blocks of 32 codes, on Sapphire Rapids faster than 64 for many queries and as fast for one; on Zen slower.
         return import_faiss().IndexPQFastScan(index, 32) if self._quantizer.bits == 4 else index
 
     def extended(self, codes: UInt8[np.ndarray, "l bytes"], arrays: Arrays) -> FlatScan:
