@@ -271,9 +271,10 @@ class Bounds(NamedTuple):
 
     def hold(self, value: Any) -> bool:
         """Whether a value is valid."""
+        kind = type(self.low)
         if value is None or isinstance(value, str | bool):
-            return (self.none and value is None) or value in self.names or type(value) is self.kind is bool
-        if self.kind is bool or not is_number(value, numbers.Integral if self.kind is int else numbers.Real):
+            return (self.none and value is None) or value in self.names or type(value) is kind is bool
+        if kind is bool or not is_number(value, numbers.Integral if kind is int else numbers.Real):
             return False
         high = math.inf if self.high is None else self.high
         return bool(self.low < value if self.above else self.low <= value) and bool(

@@ -108,11 +108,13 @@ def _converted(kind: Any, value: object, entry: str) -> Any:
         if isinstance(value, dict):
             return _object(kind, value, entry)
     elif origin is dict and arguments:
+        if isinstance(value, dict) and arguments[1] is Any:
+            return value
         if isinstance(value, dict):
             return {key: _converted(arguments[1], item, f"{entry}{key}: ") for key, item in value.items()}
     elif origin in (list, tuple):
         if isinstance(value, list):
-            if arguments[0] in (str, int) and set(map(type, value)) <= {arguments[0]}:
+            if arguments[0] is Any or (arguments[0] in (str, int) and set(map(type, value)) <= {arguments[0]}):
                 return origin(value)  # at once: there may be millions
             return origin(_converted(arguments[0], item, f"{entry}item {i}: ") for i, item in enumerate(value))
     elif isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
