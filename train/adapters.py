@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.head import Dense, Head, Module, Normalize, Step, Target, VectorStep, array, step
+from jaxwhiten.head import Dense, Head, Normalize, Step, StepModule, Target, VectorStep, array, step
 from jaxwhiten.losses import Loss
 from jaxwhiten.training import Batch, Objective, Params, Plan, Setup, encode_columns, plan_sentences
 
@@ -50,7 +50,7 @@ class Bottleneck(VectorStep):
         inner = jax.nn.relu(jnp.matmul(x, self.down, precision="highest") + self.bias)
         return x + jnp.matmul(inner, self.up, precision="highest")
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         """Two Dense layers. Since x = relu(x) − relu(−x), the first one can pass the residual on to the second."""
         eye = np.eye(target.width, dtype=np.float32)
         zeros = np.zeros(2 * target.width, np.float32)

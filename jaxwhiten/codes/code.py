@@ -42,7 +42,7 @@ CODES: dict[str, type[Code]] = {}
 """Every code by name: subclasses of `Code` that define a name are added automatically."""
 
 
-class Plan(NamedTuple):
+class CodePlan(NamedTuple):
     """The operations of a fitted code under its current parameters."""
 
     affine: Affine  # vectors to the columns that are quantized: a rotation about the mean, or the identity
@@ -65,7 +65,7 @@ class Quantizer:
     affine: Affine  # vectors to coordinates, (x − μ) V, grouped by byte and padded with zeros
     # The coordinates of each value of each byte, or of each half of a byte.
     centroids: Float32[np.ndarray, "groups values width"]
-    length: float = 1.0  # see `Plan.length`
+    length: float = 1.0  # see `CodePlan.length`
 
     @property
     def bits(self) -> int:
@@ -231,7 +231,7 @@ class Code(Estimator):
 
     @property
     @abstractmethod
-    def plan(self) -> Plan:
+    def plan(self) -> CodePlan:
         """The operations under the current parameters."""
 
     affine = property(lambda self: self.plan.affine, doc="What is done to vectors before they are quantized.")

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
-from jaxwhiten.codes.code import Code, Constants, Plan
+from jaxwhiten.codes.code import Code, CodePlan, Constants
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import take
 from jaxwhiten.types import AnyArray, Float32, OnnxGraph, RowsLike
@@ -77,11 +77,11 @@ class ScalarCode(PlainCode):
     needs_rows = True
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CodePlan:
         columns, (starts, ends) = np.arange(self.n_features_in_), self.ranges_
         steps = (ends - starts) / np.float32(255)
         constants = {"starts": starts, "steps": np.where(steps == 0, np.float32(1), steps)}
-        return Plan(Affine(np.zeros(len(columns))), constants, columns)
+        return CodePlan(Affine(np.zeros(len(columns))), constants, columns)
 
     @classmethod
     def quantize(cls, x: AnyArray, constants: Constants) -> AnyArray:
@@ -108,11 +108,11 @@ class BinaryCode(PlainCode):
     """
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CodePlan:
         columns = np.arange(d := self.n_features_in_)
         places = np.zeros((d, -(-d // 8)), np.float32)
         places[columns, columns // 8] = 2.0 ** (7 - columns % 8)  # the first column is the highest bit
-        return Plan(Affine(np.zeros(d)), {"places": places}, columns // 8)
+        return CodePlan(Affine(np.zeros(d)), {"places": places}, columns // 8)
 
     @classmethod
     def quantize(cls, x: AnyArray, constants: Constants) -> AnyArray:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from jaxwhiten.codes.code import Code, Constants, Plan, packed, unpacked
+from jaxwhiten.codes.code import Code, CodePlan, Constants, packed, unpacked
 from jaxwhiten.codes.gaussian import Design, bound, design, nearest_on_cores, nearest_on_device
 from jaxwhiten.errors import InputError, warn
 from jaxwhiten.io import same, within
@@ -35,7 +35,7 @@ class _State(NamedTuple):
     """Mean, axes and variances of the vectors, and the quantizers made for them by number of groups."""
 
     axes: Whitening
-    designs: dict[int, tuple[Design, Plan]]
+    designs: dict[int, tuple[Design, CodePlan]]
 
 
 def _variances(axes: Whitening, least: int) -> np.ndarray:
@@ -56,7 +56,7 @@ def _design(shares: tuple[float, ...], groups: int, bits: int, seed: int) -> Des
     return design(np.array(shares), groups, bits, seed)
 
 
-def _plan(axes: Whitening, made: Design, spread: float) -> Plan:
+def _plan(axes: Whitening, made: Design, spread: float) -> CodePlan:
     """The operations of a code with this quantizer, whose centroids are in units of the root of the variance."""
     k, (groups, _, width) = len(made.group), made.centroids.shape
     if not _SPREADS[0] <= spread <= _SPREADS[1]:
@@ -69,7 +69,7 @@ def _plan(axes: Whitening, made: Design, spread: float) -> Plan:
     constants = {"centroids": made.centroids * np.float32(spread), "columns": columns}
     affine = Affine(axes.mean_, axes.components_[:, :k])
     length = float(np.sqrt(axes.mean_ @ axes.mean_ + spread**2 * (1 - made.lost)))
-    return Plan(affine, constants, made.group // 2, made.group % 2 == 1, length)
+    return CodePlan(affine, constants, made.group // 2, made.group % 2 == 1, length)
 
 
 @parameters
@@ -144,7 +144,7 @@ class SpectrumCode(Code):
             raise InputError(f"bytes={self.bytes}: expected at most {d // 2}, half a byte per dimension.")
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CodePlan:
         return self._made(self._state)[1]
 
     @property
@@ -152,7 +152,7 @@ class SpectrumCode(Code):
         """Mean, principal axes and variances of the vectors of the fit, as an unscaled whitening."""
         return self._state.axes
 
-    def _made(self, state: _State) -> tuple[Design, Plan]:
+    def _made(self, state: _State) -> tuple[Design, CodePlan]:
         """The quantizer and the plan under the current parameters."""
         groups = 2 * self.bytes
         n = state.axes.n_samples_seen_

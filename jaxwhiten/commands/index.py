@@ -18,7 +18,7 @@ from jaxwhiten.commands.arguments import (
     encode_view,
     load_whitening,
 )
-from jaxwhiten.commands.texts import ALL, Documents, Shard, is_parts, read_documents, rows_of
+from jaxwhiten.commands.texts import ALL, InputDocuments, Shard, is_parts, read_documents, rows_of
 from jaxwhiten.errors import Bounds, InputError
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.terminal import counted
@@ -150,7 +150,7 @@ def _fitted(whitening: str | None, codes: str | None) -> Json:
 
 
 def _of_texts(
-    documents: Documents, encoder: EncoderOptions, settings: Json, whitening: str | None, *, cache: bool
+    documents: InputDocuments, encoder: EncoderOptions, settings: Json, whitening: str | None, *, cache: bool
 ) -> Index:
     """The index of texts, by an encoder or as another index stores them."""
     from jaxwhiten.search import BACKENDS, build_index

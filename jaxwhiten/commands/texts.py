@@ -38,7 +38,7 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
     return (record.text for record in records(path, format, columns))
 
 
-class Record(NamedTuple):
+class InputRow(NamedTuple):
     """A sentence with its value in the column of IDs, or its file and line, and with its values in other columns."""
 
     id: Any
@@ -52,7 +52,7 @@ def records(
     columns: Sequence[str] | None = None,
     ids: str | None = None,
     keep: Sequence[str] = (),
-) -> Iterator[Record]:
+) -> Iterator[InputRow]:
     """Like `sentences`, with IDs and with the values in the columns `keep`."""
     from jaxwhiten.datasets.chunks import rows
     from jaxwhiten.datasets.tables import metadata_rows
@@ -61,7 +61,7 @@ def records(
     if path == STDIN and format in (None, "txt"):
         check_columns(path, "txt", columns, ids, keep)
         with turning(DataError, f"{REASON} Specify --format for a table.", DataError):
-            yield from (Record(None, line) for line in stdin_lines())
+            yield from (InputRow(None, line) for line in stdin_lines())
         return
     if path == STDIN:
         path = str(spooled_stream(stdin(), "stdin"))
@@ -70,10 +70,10 @@ def records(
     for source in sources([path], format, columns, ids, keep):
         parsed = rows(source, blank=True)
         if not keep:
-            yield from (Record(row.id, row.text or "") for row in parsed)
+            yield from (InputRow(row.id, row.text or "") for row in parsed)
             continue
         for row, (_, metadata) in zip(parsed, metadata_rows(source.path, source.format, keep), strict=True):
-            yield Record(row.id, row.text or "", metadata)
+            yield InputRow(row.id, row.text or "", metadata)
 
 
 def stdin_lines() -> Iterator[str]:
@@ -182,7 +182,7 @@ def as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
     return ids and [int(id) if isinstance(id, str) and re.fullmatch("0|[1-9][0-9]*", id) else id for id in ids]
 
 
-class Documents(NamedTuple):
+class InputDocuments(NamedTuple):
     """What an index stores, without blank texts, and a remark on the number of blank ones."""
 
     ids: list[Any] | None
@@ -191,7 +191,7 @@ class Documents(NamedTuple):
     skipped: str
 
 
-def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequence[str], shard: Shard) -> Documents:
+def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequence[str], shard: Shard) -> InputDocuments:
     """The documents of a shard of a file, with their values in the columns `id` and `keep`."""
     from jaxwhiten.search.text import without_blank
     from jaxwhiten.terminal import counted
@@ -205,7 +205,8 @@ def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequenc
     )
     nonempty(iter(texts), path)
     advice = "`encode` keeps them: to align the two, remove them from the file"
-    return Documents(ids, texts, metadata, f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else "")
+    remark = f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else ""
+    return InputDocuments(ids, texts, metadata, remark)
 
 
 def rows_of(shard: Shard, rows: int) -> slice:

@@ -61,7 +61,7 @@ class Position(NamedTuple):
 START = Position()
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """A row and the position after it; `text` is None if the row is bad, and `error` gives the reason."""
 
     text: str | None
@@ -76,7 +76,7 @@ class Chunk(NamedTuple):
     number: int
     source: Source
     start: Position
-    rows: list[Row]
+    rows: list[TextRow]
     last: bool
     stat: list[int]
 
@@ -90,13 +90,13 @@ class Chunk(NamedTuple):
 
 @dataclasses.dataclass
 class _Kept(BadRows):
-    rows: list[Row] = dataclasses.field(default_factory=list)
+    rows: list[TextRow] = dataclasses.field(default_factory=list)
 
     def __call__(self, line: int, reason: str) -> None:
         super().__call__(line, reason)
-        self.rows.append(Row(None, "", reason, Position(line, self.tell())))
+        self.rows.append(TextRow(None, "", reason, Position(line, self.tell())))
 
-    def taken(self) -> list[Row]:
+    def taken(self) -> list[TextRow]:
         taken = self.rows
         self.rows = []
         return taken
@@ -109,7 +109,7 @@ def text_hash(text: str) -> int:
 
 def rows(
     source: Source, start: Position = START, skip_bad: bool = False, blank: bool = False
-) -> Generator[Row, None, None]:
+) -> Generator[TextRow, None, None]:
     """The rows of a file after the position `start`, without blank ones, or with them."""
     bad = _Kept(source.path, skip_bad)
     name = source.name or Path(source.path).name
@@ -127,7 +127,7 @@ def rows(
         elif not isinstance(id, str | int):
             bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer")
         else:
-            yield Row(text, id, "", Position(line, bad.tell()))
+            yield TextRow(text, id, "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)
 
 

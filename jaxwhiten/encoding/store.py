@@ -24,7 +24,7 @@ from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, OutputError, warn
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.store import Database, replacing
+from jaxwhiten.store import SQLite, replacing
 from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Json
@@ -147,12 +147,12 @@ class _Space:
         vectors.flags.writeable = False
         return vectors
 
-    def _with_file(self, work: Callable[[Database], T], again: bool = True) -> T:
+    def _with_file(self, work: Callable[[SQLite], T], again: bool = True) -> T:
         """Works with the file; one that is damaged is removed, and begun anew."""
         try:
             with io.writing(self.path, OSError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(Database(self.path, kind=_KIND, create=True)) as database:
+            with contextlib.closing(SQLite(self.path, kind=_KIND, create=True)) as database:
                 database.rows("PRAGMA synchronous = OFF")  # damage is found, and mended
                 if not database.rows("SELECT name FROM sqlite_master"):
                     database.change(self._begin)
@@ -175,7 +175,7 @@ class _Space:
             "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, checksum INTEGER NOT NULL, data BLOB NOT NULL)"
         )
 
-    def _read(self, database: Database) -> int:
+    def _read(self, database: SQLite) -> int:
         """Reads what is there; the number of damaged vectors."""
         row_of = {key: row for row, key in enumerate(self.keys)}
         damaged = 0
@@ -191,7 +191,7 @@ class _Space:
                     damaged += 1
         return damaged
 
-    def _write(self, database: Database) -> None:
+    def _write(self, database: SQLite) -> None:
         rows = np.flatnonzero(self.known & ~self._kept)
         pairs = ((self.keys[row], self.vectors[row].tobytes()) for row in rows.tolist())
         records = ((key, _checksum(key, data), data) for key, data in pairs)

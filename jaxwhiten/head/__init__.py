@@ -27,10 +27,10 @@ from jaxwhiten.head.steps import (
     CODE_FILE,
     STEPS,
     WHITENING_FILE,
-    Module,
     States,
     StateStep,
     Step,
+    StepModule,
     Target,
     VectorStep,
     array,
@@ -42,7 +42,7 @@ from jaxwhiten.head.steps import (
 )
 from jaxwhiten.head.vectors import Dense, Normalize, Quantize, Truncate, Whiten, dense_module
 
-__all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Module", "Normalize"]
+__all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Normalize", "StepModule"]
 __all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantize", "Settings", "StateStep", "States", "Step"]
 __all__ += [
     "WHITENING_FILE",

@@ -20,7 +20,7 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.errors import REASON, InputError, ModelError, turning
 from jaxwhiten.head.head import AUTO, Head
 from jaxwhiten.head.pooling import Mean, Pooling
-from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, Module, StateStep, Step, Target
+from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Found, StateStep, Step, StepModule, Target
 from jaxwhiten.head.vectors import Quantize
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.checkpoint import STATIC
@@ -216,7 +216,7 @@ def _text_form(folder: Path, lower_case: bool) -> TextForm:
         return TextForm(lower_case=lower_case).with_prompt(prompt)
 
 
-def modules_of(head: Head, model: TransformerEncoder) -> list[Module]:
+def modules_of(head: Head, model: TransformerEncoder) -> list[StepModule]:
     """The modules of sentence-transformers that perform the steps of a head; `InputError` if there are none.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
@@ -226,7 +226,7 @@ def modules_of(head: Head, model: TransformerEncoder) -> list[Module]:
     config = model.config
     head.width(config)
     width = config.hidden_size
-    modules = list[Module]()
+    modules = list[StepModule]()
     if model.pools and not isinstance(head.steps[0], Mean):
         raise InputError(f"{head.summary}: a static encoder supports only the mean of its tokens.")
     for step in head.steps:

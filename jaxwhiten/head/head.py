@@ -51,7 +51,7 @@ Heads = Mapping[str, Steps]
 
 
 @runtime_checkable
-class Source(Protocol):
+class PoolingSource(Protocol):
     """What a pooling may need of the encoder that it becomes part of."""
 
     @property
@@ -63,7 +63,7 @@ class Source(Protocol):
     def model(self) -> TransformerEncoder: ...
 
 
-Maker = Callable[[Source | None], Steps]  # of the encoder, or None where there is none
+Maker = Callable[[PoolingSource | None], Steps]  # of the encoder, or None where there is none
 # Maps the text after the colon, or None, to its canonical form and a maker of steps; None if the text is not accepted.
 Reader = Callable[[str | None], tuple[str, Maker] | None]
 
@@ -149,7 +149,7 @@ class Head:
     form: TextForm = PLAIN
 
     @classmethod
-    def named(cls, name: str, source: Source | None = None) -> Head:
+    def named(cls, name: str, source: PoolingSource | None = None) -> Head:
         """The head for the name of a pooling in `jaxwhiten.POOLINGS`, for the encoder of `source`."""
         pooling, make = parse(name)
         steps = make(source)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, step
+from jaxwhiten.head.steps import Found, States, Step, StepModule, Target, array, step
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.types import AnyArray, Bool, Float, Int, Json, OnnxGraph
@@ -58,7 +58,7 @@ class Pooling(Step):
             return ()
         return (self.mode,)
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         if not self.modes:
             return super().to_folder(target)
         config: Json = {"word_embedding_dimension": target.config.hidden_size}
@@ -66,7 +66,7 @@ class Pooling(Step):
             config |= {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}
         else:
             config["pooling_mode"] = list(self.modes)
-        return [Module("Pooling", config)]
+        return [StepModule("Pooling", config)]
 
     def words(self) -> str:
         return self.mode or super().words()
@@ -297,7 +297,7 @@ class AfterPrompt(Pooling):
     def output_width(self, width: int) -> int:
         return int(self.pooling.output_width(width))
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         (module,) = self.pooling.to_folder(target)
         return [dataclasses.replace(module, config={**module.config, "include_prompt": False})]
 

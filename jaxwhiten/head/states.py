@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
+from jaxwhiten.head.steps import Found, States, StateStep, Step, StepModule, Target, array, step
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.types import AnyArray, OnnxGraph
 
@@ -51,7 +51,7 @@ class LayerMix(StateStep):
             return {}
         return dict(sorted(weights.items()))
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         last = target.config.num_layers
         weights = self.by_layer(last)
         if not weights:
@@ -60,7 +60,7 @@ class LayerMix(StateStep):
         values = np.array([weights.get(i, 0.0) for i in range(first, last + 1)], np.float32)
         config = {"word_embedding_dimension": target.width, "layer_start": first, "num_hidden_layers": last}
         # By default sentence-transformers' Transformer returns the last hidden state only, and that would be pooled.
-        return [Module("WeightedLayerPooling", config, {"layer_weights": values}, {"output_hidden_states": True})]
+        return [StepModule("WeightedLayerPooling", config, {"layer_weights": values}, {"output_hidden_states": True})]
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:

@@ -95,10 +95,10 @@ class States:
 
 
 @dataclasses.dataclass(frozen=True)
-class Module:
+class StepModule:
     """One module of a sentence-transformers folder: a class of `sentence_transformers.models` and its files.
 
-    >>> Module("Normalize").tensors
+    >>> StepModule("Normalize").tensors
     {}
     """
 
@@ -173,7 +173,7 @@ class Step:
         """The width of the vectors after the step; `MismatchError` if the step takes another input width."""
         return width
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         """The equivalent modules of sentence-transformers; `InputError` if there are none."""
         raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this{self.instead}.")
 

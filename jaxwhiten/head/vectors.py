@@ -15,8 +15,8 @@ from jaxwhiten.head.steps import (
     WHITENING_FILE,
     Found,
     Mapped,
-    Module,
     Step,
+    StepModule,
     Target,
     Vectors,
     VectorStep,
@@ -43,7 +43,7 @@ def activated(name: str, x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*ba
     return jax.nn.gelu(x, approximate=False) if name == "GELU" else getattr(jax.nn, name.lower())(x)
 
 
-def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> Module:
+def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> StepModule:
     """The map x W + b as a Dense layer, the module of every linear step in a folder; without a bias, b is zero.
 
     >>> dense_module(np.eye(4, 2, dtype=np.float32)).kind
@@ -85,7 +85,7 @@ class Whiten(VectorStep):
         check_width("whitening", self.weight.shape[0], width, "the model")
         return self.weight.shape[1]
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         return [dense_module(np.asarray(self.weight), np.asarray(self.bias))]
 
     def save_beside(self, folder: Path) -> None:
@@ -130,10 +130,10 @@ class Dense(VectorStep):
         check_width("Dense layer", self.weight.shape[1], width, "the model")
         return self.weight.shape[0]
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         return [self.module()]
 
-    def module(self) -> Module:
+    def module(self) -> StepModule:
         outputs, inputs = self.weight.shape
         package = "linear" if self.activation == "Identity" else "activation"
         config = {
@@ -144,7 +144,7 @@ class Dense(VectorStep):
         }
         parts = {"linear.weight": self.weight, "linear.bias": self.bias, "residual.weight": self.residual_weight}
         tensors = {name: np.asarray(value) for name, value in parts.items() if value is not None}
-        return Module("Dense", config | ({"use_residual": True} if self.residual else {}), tensors)
+        return StepModule("Dense", config | ({"use_residual": True} if self.residual else {}), tensors)
 
     @classmethod
     def from_folder(cls, found: Found) -> Dense | Whiten:
@@ -217,7 +217,7 @@ class Truncate(VectorStep):
             raise InputError(f"Cannot keep {self.k} columns of vectors with {width}.")
         return self.k
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         return [dense_module(np.eye(target.width, self.k))]
 
     def to_onnx(self, graph: OnnxGraph, x: str) -> str:
@@ -241,8 +241,8 @@ class Normalize(VectorStep):
     def __call__(self, x: Vectors) -> Mapped:
         return normalize_on_device(x)
 
-    def to_folder(self, target: Target) -> list[Module]:
-        return [Module("Normalize")]
+    def to_folder(self, target: Target) -> list[StepModule]:
+        return [StepModule("Normalize")]
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
@@ -300,7 +300,7 @@ class Quantize(VectorStep):
             x = graph.op("Add", graph.op("MatMul", graph.op("Sub", x, shift), matrix), offset)
         return graph.op("Cast", self.kind.quantize_onnx(graph, x, self.constants), to=2)  # uint8
 
-    def to_folder(self, target: Target) -> list[Module]:
+    def to_folder(self, target: Target) -> list[StepModule]:
         return []
 
     def save_beside(self, folder: Path) -> None:

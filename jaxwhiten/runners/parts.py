@@ -42,7 +42,7 @@ _PARQUET = "data", "A corpus in Parquet files", "pyarrow"
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class EmbedPlan:
     """Everything that parts depend on: the space of their vectors and the sources; and whether the model is tuned."""
 
     space: Space
@@ -55,7 +55,7 @@ class Plan:
     tuned: bool | None = None
 
     @classmethod
-    def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
+    def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> EmbedPlan:
         """The plan to embed files with an encoder and its prompt for documents."""
         view = encoder.documents
         dtype = np.dtype(np.float16 if float16 and view.code is None else view.head.dtype)
@@ -71,7 +71,7 @@ class Plan:
         return {**self.space.record(), "tuned": self.tuned}
 
 
-class Record(TypedDict):
+class PartRecord(TypedDict):
     """What was written of a finished part."""
 
     part: int
@@ -94,7 +94,7 @@ class Manifest(TypedDict):
     rows: int
     dead: int
     plan: str
-    parts: list[Record]
+    parts: list[PartRecord]
 
 
 def _read(path: Path, kind: type[T]) -> T:
@@ -107,11 +107,11 @@ class Parts:
     FormatError if the folder has no plan and none is given; MismatchError if its parts were made by another plan.
     """
 
-    def __init__(self, folder: io.PathLike, plan: Plan | None = None):
+    def __init__(self, folder: io.PathLike, plan: EmbedPlan | None = None):
         self.folder = Path(folder)
         path = self.folder / _PLAN
         if plan is None or path.is_file():
-            written = _read(path, Plan)
+            written = _read(path, EmbedPlan)
             if plan is not None and plan.hash != written.hash:
                 check_space(folder, written.space, plan.space, "use a different folder, or `overwrite`")
                 pairs = zip(dataclasses.asdict(written).items(), dataclasses.asdict(plan).values(), strict=True)
@@ -146,13 +146,13 @@ class Parts:
     def _file(self, number: int, ending: str) -> Path:
         return self.folder / f"part-{number:06d}{ending}"
 
-    def records(self) -> dict[int, Record]:
+    def records(self) -> dict[int, PartRecord]:
         """The records of finished parts by number; a record whose part is missing does not count."""
         finished = self.folder / _FINISHED
         if finished.is_file():
             parts = _read(finished, Manifest)["parts"]
         else:
-            parts = [_read(path, Record) for path in self.folder.glob("part-*.json")]
+            parts = [_read(path, PartRecord) for path in self.folder.glob("part-*.json")]
         if other := [part for part in parts if not len(part["start"]) == len(part["end"]) == len(Position())]:
             raise FormatError(f"{self.folder}: shard {other[0]['part']} has no position. Re-embed the corpus.")
         return {part["part"]: part for part in parts if self._file(part["part"], ".parquet").is_file()}
@@ -246,7 +246,7 @@ class Parts:
         io.write_json(self.folder / _FINISHED, {**total, "parts": parts})
         return total
 
-    def _finished(self) -> list[Record]:
+    def _finished(self) -> list[PartRecord]:
         records = [record for _, record in sorted(self.records().items())]
         finished = self.folder / _FINISHED
         if finished.is_file() and len(records) == len(_read(finished, Manifest)["parts"]):
@@ -312,16 +312,16 @@ def embed_files(
     workers: int = 2,
     show_progress: bool | None = None,
     overwrite: bool = False,
-    **how: Any,
+    **options: Any,
 ) -> Json:
     """Embeds files into parts; a killed run resumes with the missing parts, unless they are to be overwritten.
 
-    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `how` are those of `Plan.of`.
-    Returns the numbers of rows written and of bad rows left out, and the plan's hash. DataError names file and line of
-    a bad row; MismatchError names both hashes if the folder holds parts of another plan.
+    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `options` are those of
+    `EmbedPlan.of`. Returns the numbers of rows written and of bad rows left out, and the plan's hash. DataError names
+    file and line of a bad row; MismatchError names both hashes if the folder holds parts of another plan.
     """
     check_name("runner", runner, ("local", "ray"))
-    plan = Plan.of(encoder, list(sources), **how)
+    plan = EmbedPlan.of(encoder, list(sources), **options)
     if overwrite:
         _clear(Path(folder))
     parts = Parts(folder, plan)

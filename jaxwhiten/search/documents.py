@@ -16,7 +16,7 @@ import numpy as np
 from jaxwhiten.arrays import column_values
 from jaxwhiten.errors import FormatError, InputError, check_counts
 from jaxwhiten.search.header import Header
-from jaxwhiten.store import Database, delete, quoted
+from jaxwhiten.store import SQLite, delete, quoted
 from jaxwhiten.types import IdsLike, Int64, Json, Shaped
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -41,7 +41,7 @@ class Document(NamedTuple):
 class Documents:
     """The documents of an index by the numbers of their rows, which are their ids if the index numbers them."""
 
-    def __init__(self, database: Database, header: Header) -> None:
+    def __init__(self, database: SQLite, header: Header) -> None:
         self._database = database
         self._header = header
 

@@ -18,7 +18,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.errors import Bounds, FormatError, InputError
 from jaxwhiten.options import bounded
 from jaxwhiten.space import Space
-from jaxwhiten.store import SCHEMA, Database
+from jaxwhiten.store import SCHEMA, SQLite
 from jaxwhiten.types import Fields, Json
 
 T = TypeVar("T")
@@ -166,8 +166,8 @@ def is_index(path: os.PathLike[str] | str) -> bool:
             return int.from_bytes(file.read(72)[68:], "big") == KIND
 
 
-def open_database(path: os.PathLike[str] | str, *, read_only: bool = False) -> Database:
+def open_database(path: os.PathLike[str] | str, *, read_only: bool = False) -> SQLite:
     """The database of an index."""
     if Path(path).is_dir():
         raise FormatError(f"{path}: is a folder; expected the file of an index.")
-    return Database(path, kind=KIND, read_only=read_only)
+    return SQLite(path, kind=KIND, read_only=read_only)

@@ -52,7 +52,7 @@ from jaxwhiten.search.words import (
     rows_with,
 )
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.store import Database, replacing
+from jaxwhiten.store import SQLite, replacing
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, RowsLike, Shaped
@@ -104,7 +104,7 @@ class Index(Header):
     ['b', 'c', 'd']
     """
 
-    database: Database
+    database: SQLite
     state: State  # of the database when it was last asked
     fitted: Whitening | Code | None = None  # on the vectors, for their code
     rescoring: Rescoring | None = None  # how copies are made and compared by which candidates are scored again
@@ -615,14 +615,14 @@ class Index(Header):
         with self.database.lock:
             state = self._current()
             with replacing(file), atomic_path(file) as temporary:
-                new = Database(temporary, kind=KIND, create=True)
+                new = SQLite(temporary, kind=KIND, create=True)
                 try:
                     self.database.copy_to(new)
                     if self.path is None:
                         state = new.change(lambda connection: state.write(connection, None))
                 finally:
                     new.close()
-            vars(self).update(database=Database(path, kind=KIND), state=state, _written=None)
+            vars(self).update(database=SQLite(path, kind=KIND), state=state, _written=None)
 
 
 def _check_known(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
@@ -646,7 +646,7 @@ def new_index(
     encoders: Views | None = None,
 ) -> Index:
     """An index in a temporary database, of a store of vectors and their documents."""
-    database = Database(None, kind=KIND)
+    database = SQLite(None, kind=KIND)
     if header.has_words and not has_words(database):
         note = "Python's SQLite has no FTS5: the words of texts are not indexed, and there is no hybrid search."
         header = dataclasses.replace(header, has_words=False, notes=[*header.notes, note])

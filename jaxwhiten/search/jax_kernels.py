@@ -35,8 +35,8 @@ class Floats(NamedTuple):
     rows: Float32[AnyArray, "n d"]
 
 
-class Codes(NamedTuple):
-    """Codes, and what decodes them: see `jaxwhiten.codes.Quantizer.table`."""
+class CodedRows(NamedTuple):
+    """CodedRows, and what decodes them: see `jaxwhiten.codes.Quantizer.table`."""
 
     rows: UInt8[AnyArray, "n bytes"]
     inverse: Float32[AnyArray, " n"]  # 1 / |y| of decoded documents y
@@ -65,18 +65,18 @@ def place_floats(mesh: jax.sharding.Mesh, vectors: Float32[np.ndarray, "n d"]) -
     return Floats(sharded(mesh, vectors))
 
 
-def place_codes(mesh: jax.sharding.Mesh, codes: UInt8[np.ndarray, "n bytes"], quantizer: Quantizer) -> Codes:
+def place_codes(mesh: jax.sharding.Mesh, codes: UInt8[np.ndarray, "n bytes"], quantizer: Quantizer) -> CodedRows:
     """Deals codes out over the devices."""
     table, squares, firsts = quantizer.table
     rows = sharded(mesh, codes)
     firsts = firsts.astype(np.int32)
     inverse = jax.jit(_inverse_lengths, out_shardings=rows.sharding)(rows, squares, firsts)
-    return Codes(rows, inverse, *jax.device_put((table, firsts), jax.sharding.NamedSharding(mesh, _P())))
+    return CodedRows(rows, inverse, *jax.device_put((table, firsts), jax.sharding.NamedSharding(mesh, _P())))
 
 
 @functools.lru_cache(maxsize=64)
 def searcher(mesh: jax.sharding.Mesh, k: int) -> Any:
-    """The compiled search of `Floats` or `Codes` for one k.
+    """The compiled search of `Floats` or `CodedRows` for one k.
 
     Its arguments are queries, documents and the number of documents, without the padding. Queries of codes are their
     coordinates, and in a last column their products with the mean. It gives scores [q, k] and
@@ -87,7 +87,7 @@ def searcher(mesh: jax.sharding.Mesh, k: int) -> Any:
     def local(queries: Array, documents: Any, size: Array) -> tuple[Array, Array]:
         first = lax.axis_index(_AXIS) * len(documents.rows)
         best = functools.partial(_local_best, documents=documents, size=size - first, k=k, on_cpu=on_cpu)
-        if on_cpu and isinstance(documents, Codes) and len(queries) <= _FEW_QUERIES:
+        if on_cpu and isinstance(documents, CodedRows) and len(queries) <= _FEW_QUERIES:
             values, rows = (of_queries[:, 0] for of_queries in lax.map(lambda query: best(query[None]), queries))
         else:
             values, rows = best(queries)
@@ -108,7 +108,7 @@ def _local_best(
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
     """The k best documents of a device, without keeping all scores; those from `size` on are padding."""
     n = len(documents.rows)
-    coded = isinstance(documents, Codes)
+    coded = isinstance(documents, CodedRows)
     nbytes = _CPU_BLOCK_BYTES if on_cpu else _BLOCK_BYTES
     width = len(queries)
     if coded:
@@ -182,7 +182,7 @@ def _scores(queries: Float32[Array, "q c"], documents: Any, dtype: DTypeLike) ->
 
 
 def _exact(
-    queries: Float32[Array, "q c"], documents: Codes, rows: Int[Array, "q candidates"], k: int
+    queries: Float32[Array, "q c"], documents: CodedRows, rows: Int[Array, "q candidates"], k: int
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
     """The k best candidates by cosines in float32; ties go to the lower row, and a row past the last is missing."""
 
@@ -198,7 +198,7 @@ def _exact(
     return lax.map(one, (queries, jnp.sort(rows, axis=1)), batch_size=at_once)
 
 
-def _decoded(codes: UInt8[Array, "n bytes"], documents: Codes, dtype: DTypeLike) -> Float[Array, "n c"]:
+def _decoded(codes: UInt8[Array, "n bytes"], documents: CodedRows, dtype: DTypeLike) -> Float[Array, "n c"]:
     """The coordinates of documents."""
     z = documents.table.astype(dtype).at[codes + documents.firsts].get(mode="promise_in_bounds")
     return z.reshape(len(codes), -1)

@@ -16,7 +16,7 @@ from jaxwhiten.errors import FormatError, InputError, check_name
 from jaxwhiten.io import same
 from jaxwhiten.search.header import Header, get_file, put_file
 from jaxwhiten.search.prepare import Rows, prepared, read_map, write_map
-from jaxwhiten.store import Database, delete
+from jaxwhiten.store import SQLite, delete
 from jaxwhiten.types import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
 
@@ -67,7 +67,7 @@ class Rescoring:
         return x.astype(np.float16)
 
     def best(
-        self, database: Database, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
+        self, database: SQLite, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """The k best candidates, which are rows, of each raw query; ties go to the lower row.
 

@@ -15,7 +15,7 @@ from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io import same, within
 from jaxwhiten.search.header import ROWS
 from jaxwhiten.search.store import Arrays, Store
-from jaxwhiten.store import Database, Pages, appended
+from jaxwhiten.store import Pages, SQLite, appended
 from jaxwhiten.types import Bool, Float32, Int64
 
 _FEW = 256  # positions that may be dead before they are given up
@@ -219,7 +219,7 @@ class State:
         return State(store, alive, rows, **facts, removed=self.removed + len(dead))
 
 
-def version_of(database: Database) -> int:
+def version_of(database: SQLite) -> int:
     """The version of the state in a database."""
     [[version]] = database.rows("SELECT value FROM header WHERE name = 'version'")
     return int(version)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.errors import InputError, check_name
-from jaxwhiten.store import Database, quoted
+from jaxwhiten.store import SQLite, quoted
 from jaxwhiten.types import Int64, Json
 
 Where = str | Mapping[str, Any]
@@ -23,7 +23,7 @@ _FUNCTIONS = {
 }
 
 
-def rows_where(database: Database, where: Where) -> Int64[np.ndarray, " m"]:
+def rows_where(database: SQLite, where: Where) -> Int64[np.ndarray, " m"]:
     """The rows of the documents for which a filter holds, in ascending order.
 
     Raises:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxwhiten.search.documents import Document
-from jaxwhiten.store import Database
+from jaxwhiten.store import SQLite
 from jaxwhiten.types import Float, Float64, Int64
 
 NEAREST = 100  # candidates by vectors
@@ -47,7 +47,7 @@ _TABLES = (
 )
 
 
-def has_words(database: Database) -> bool:
+def has_words(database: SQLite) -> bool:
     """Whether Python's SQLite has FTS5."""
     return bool(database.rows("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'"))
 
@@ -70,7 +70,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(plain)
 
 
-def frequencies_of(database: Database, query: str, count: int) -> dict[str, int]:
+def frequencies_of(database: SQLite, query: str, count: int) -> dict[str, int]:
     """The words of a query that are in some of the `count` documents, but not in many, and in how many they are."""
     words = [*dict.fromkeys(words_of(query))]
     known = database.rows_of("SELECT term, doc FROM frequencies WHERE term IN", words)
@@ -78,7 +78,7 @@ def frequencies_of(database: Database, query: str, count: int) -> dict[str, int]
 
 
 def rows_with(
-    database: Database, frequencies: Mapping[str, int], count: int, most: int | None = None
+    database: SQLite, frequencies: Mapping[str, int], count: int, most: int | None = None
 ) -> Int64[np.ndarray, " m"]:
     """The rows of documents that have the rarest words, best first; all or at most so many."""
     rare = sorted((number, word) for word, number in frequencies.items() if number <= max(1, _RAREST * count))

@@ -24,9 +24,9 @@ from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import folders
 from jaxwhiten.serving.batching import Batcher
-from jaxwhiten.serving.documents import Documents
+from jaxwhiten.serving.documents import ServedIndex
 from jaxwhiten.serving.gate import Gate, Route
-from jaxwhiten.serving.protocol import Embed, Embeddings, Refused, answer
+from jaxwhiten.serving.protocol import EmbeddingsRequest, EmbedRequest, Refused, answer
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import prompt_named
 from jaxwhiten.text.settings import read_object
@@ -46,7 +46,7 @@ class Service:
         self.widths = _widths(encoder.view.uncoded)
         self._prompted: dict[str, View] = {}  # by the names of prompts, since texts of one view can share a batch
 
-    async def embeddings(self, asked: Embeddings) -> Response:
+    async def embeddings(self, asked: EmbeddingsRequest) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
         role = asked.input_type or self.role(asked.model)
         kind = asked.output_dtype or "float"
@@ -72,7 +72,7 @@ class Service:
         usage = {"prompt_tokens": tokens, "total_tokens": tokens, "truncated": cut}
         return answer({"object": "list", "data": data, "model": asked.model, "usage": usage, "decode": decode})
 
-    async def embed(self, asked: Embed) -> Response:
+    async def embed(self, asked: EmbedRequest) -> Response:
         """Vectors, as text-embeddings-inference."""
         view = self.encoder.documents
         if (prompt := asked.prompt_name) is not None:
@@ -185,7 +185,7 @@ def application(
     gets |= {"/v1/code": service.code}
     gets |= {"/health": service.health, "/metrics": service.metrics}
     if index:
-        documents = Documents(index, encoder, batcher, registry, writable=writable)
+        documents = ServedIndex(index, encoder, batcher, registry, writable=writable)
         views[documents.current().query] = None
         posts |= {"/search": documents.search}
         if writable:

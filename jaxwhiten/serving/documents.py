@@ -34,7 +34,7 @@ class Current:
     document: View
 
 
-class Documents:
+class ServedIndex:
     """The index in a file, with a method for each path; MismatchError if another encoder encoded its texts.
 
     Changes wait in a queue of their own, and are carried out one after another, while searches go on. A change whose
@@ -146,7 +146,7 @@ class Documents:
 class _Turn:
     """A place in the queue of changes."""
 
-    def __init__(self, documents: Documents):
+    def __init__(self, documents: ServedIndex):
         self._documents = documents
 
     async def __aenter__(self) -> None:

@@ -49,7 +49,7 @@ class _Asked(BaseModel):
     most_fields: ClassVar[int] = _FIELDS
 
 
-class Embeddings(_Asked):
+class EmbeddingsRequest(_Asked):
     input: Input
     model: str
     encoding_format: Literal["float", "base64"] | None = None
@@ -59,7 +59,7 @@ class Embeddings(_Asked):
     output_dtype: Literal["float", "code", "ubinary", "int8"] | None = None
 
 
-class Embed(_Asked):
+class EmbedRequest(_Asked):
     inputs: Input
     normalize: bool | None = None
     truncate: bool | None = None

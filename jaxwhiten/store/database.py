@@ -23,10 +23,10 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 _ROLLED_BACK = "nothing was changed"
 
 
-class Database:
+class SQLite:
     """A SQLite file, or a temporary one. Threads may share it: changes take turns, and none keeps others from reading.
 
-    >>> database = Database(None, kind=1)
+    >>> database = SQLite(None, kind=1)
     >>> database.change(lambda connection: connection.execute("CREATE TABLE words (word)"))  # doctest: +ELLIPSIS
     <sqlite3.Cursor object at ...>
     >>> database.rows("SELECT count(*) FROM words")
@@ -166,7 +166,7 @@ class Database:
             finally:
                 self._changing = 0
 
-    def copy_to(self, other: Database) -> None:
+    def copy_to(self, other: SQLite) -> None:
         """Makes another database, which is empty, a copy of this one."""
         with self.lock, other.lock, other.turning():
             self._connection.backup(other._connection)

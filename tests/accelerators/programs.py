@@ -26,7 +26,7 @@ from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.options import TrainingOptions
-from jaxwhiten.search.jax_kernels import Codes, Floats, searcher
+from jaxwhiten.search.jax_kernels import CodedRows, Floats, searcher
 from jaxwhiten.training.objectives import objective_loss
 from jaxwhiten.training.sentences import sentence_loss, split_encoder
 from jaxwhiten.training.step import TrainState, make_step, transformation
@@ -226,7 +226,7 @@ def search_codes(rows: int, size: int, width: int, queries: int, k: int) -> Any:
         def array(shape: tuple[int, ...], dtype: Any, *spec: Any) -> Any:
             return shaped(jax.ShapeDtypeStruct(shape, dtype), mesh, *spec)
 
-        documents = Codes(
+        documents = CodedRows(
             array((rows, size), jnp.uint8, "documents"),
             array((rows,), jnp.float32, "documents"),
             array((256 * size, width), jnp.float32),

@@ -18,7 +18,7 @@ from jaxwhiten.errors import MismatchError
 from jaxwhiten.export import databases
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.metrics import similarity as similarities
-from jaxwhiten.runners.parts import Parts, Plan
+from jaxwhiten.runners.parts import EmbedPlan, Parts
 from jaxwhiten.search import add_text, build_index, search_text, semantic_search
 from jaxwhiten.search.semantic import paraphrase_mining_embeddings
 from jaxwhiten.space import SpaceWarning
@@ -75,8 +75,8 @@ def coded(encoder):
 
 
 def parts(there, other, folder):
-    Parts(folder / "shards", Plan.of(there, [])).begin(there)
-    return Parts(folder / "shards", Plan.of(other, []))
+    Parts(folder / "shards", EmbedPlan.of(there, [])).begin(there)
+    return Parts(folder / "shards", EmbedPlan.of(other, []))
 
 
 def database(there, other, folder):

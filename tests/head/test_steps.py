@@ -14,9 +14,9 @@ from jaxwhiten.head import (
     Dense,
     Head,
     LayerMix,
-    Module,
     Normalize,
     Pooling,
+    StepModule,
     Truncate,
     VectorStep,
     dense_module,
@@ -57,7 +57,7 @@ class MeanAndMax(Pooling):
     def to_folder(self, target):
         modes = {"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}
         half = np.concatenate([np.eye(target.width)] * 2) / 2
-        return [Module("Pooling", {"word_embedding_dimension": target.width, **modes}), dense_module(half)]
+        return [StepModule("Pooling", {"word_embedding_dimension": target.width, **modes}), dense_module(half)]
 
     def to_onnx(self, graph, x):
         weights = graph.op("Unsqueeze", x.weights, graph.integers(2))

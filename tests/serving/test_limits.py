@@ -62,7 +62,7 @@ def test_any_body_is_parsed_in_time_or_refused(shape, n, end):
     body = bytearray(SHAPES[shape](n).encode() + end)
     start, errors = time.thread_time(), 0
     try:
-        protocol.request_of(protocol.Embeddings, body)
+        protocol.request_of(protocol.EmbeddingsRequest, body)
     except ValidationError as error:
         errors = error.error_count()
     except protocol.Refused:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten.errors import FormatError, InputError, OutputError
-from jaxwhiten.store import Database, database, delete, quoted, replacing
+from jaxwhiten.store import SQLite, database, delete, quoted, replacing
 from tests.faults.conftest import disk  # noqa: F401 (a fixture)
 from tests.fuzz.common import attempt, damaged, fuzz
 
@@ -27,7 +27,7 @@ SLOWLY = settings(deadline=None, suppress_health_check=[HealthCheck.function_sco
 
 def numbers(path, create=False, **how):
     """A database of one table."""
-    found = Database(path, kind=KIND, create=create, **how)
+    found = SQLite(path, kind=KIND, create=create, **how)
     if create or path is None:
         found.change(lambda connection: connection.execute("CREATE TABLE IF NOT EXISTS numbers (number INTEGER)"))
     return found
@@ -114,8 +114,8 @@ def test_ctrl_c_at_any_line_leaves_all_or_nothing(tmp_path, raises):
 
 WRITER = """
 import sys
-from jaxwhiten.store import Database
-found = Database(sys.argv[1], kind=7)
+from jaxwhiten.store import SQLite
+found = SQLite(sys.argv[1], kind=7)
 
 def next_number(connection):
     [(last,)] = connection.execute("SELECT max(number) FROM numbers")
@@ -191,18 +191,18 @@ def test_files_of_others_are_refused_and_stay(tmp_path, create):
     path.write_text("longer than the header of a SQLite file\n" * 9)
     texts = path.read_bytes()
     with pytest.raises(FormatError, match=r"x: cannot be read \(file is not a database\)"):
-        Database(path, kind=KIND, create=create)
+        SQLite(path, kind=KIND, create=create)
     assert path.read_bytes() == texts
     path.unlink()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE others (word)")
     before = path.read_bytes()
     with pytest.raises(FormatError, match="not one that jaxwhiten wrote"):
-        Database(path, kind=KIND, create=create)
+        SQLite(path, kind=KIND, create=create)
     assert path.read_bytes() == before
     numbers(tmp_path / "y", create=True)
     with pytest.raises(FormatError, match="not one that jaxwhiten wrote"):
-        Database(tmp_path / "y", kind=KIND + 1, create=create)
+        SQLite(tmp_path / "y", kind=KIND + 1, create=create)
 
 
 def test_missing_and_empty_files(tmp_path):
@@ -228,7 +228,7 @@ def test_any_number_of_values(count):
 
 @given(name=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))
 def test_any_name_can_be_one_of_a_column(name):
-    found = Database(None, kind=KIND)
+    found = SQLite(None, kind=KIND)
     found.change(lambda connection: connection.execute(f"CREATE TABLE words ({quoted(name)} TEXT)"))
     assert found.rows("SELECT name FROM pragma_table_info('words')") == [(name,)]
 
@@ -246,7 +246,7 @@ def test_a_full_disk_changes_nothing(disk):  # noqa: F811 (the fixture)
 
 
 def test_copies_are_databases_of_their_own(tmp_path):
-    found, copy = numbers(None), Database(tmp_path / "x", kind=KIND, create=True)
+    found, copy = numbers(None), SQLite(tmp_path / "x", kind=KIND, create=True)
     found.change(lambda connection: insert(connection, 1))
     found.copy_to(copy)
     found.change(lambda connection: insert(connection, 2))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jaxwhiten.errors import FormatError
-from jaxwhiten.store import SCHEMA, Database, Pages, appended, pages
+from jaxwhiten.store import SCHEMA, Pages, SQLite, appended, pages
 
 DTYPES = st.sampled_from(["<f4", "<f2", "|u1", "<i8", ">i4", "|b1", "<u4"])
 WIDTHS = hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)
@@ -21,7 +21,7 @@ def small_pages():
 
 
 def database():
-    found = Database(None, kind=1)
+    found = SQLite(None, kind=1)
     found.change(lambda connection: [connection.execute(statement) for statement in SCHEMA])
     return found
 
