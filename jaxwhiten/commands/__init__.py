@@ -1,1 +1,1 @@
-"""The commands of `jaxwhiten`, one module each with `add_arguments(parser)` and `run(args)`, and shared helpers."""
+"""The commands of `jaxwhiten`: functions whose signatures and docstrings are their flags and help."""
