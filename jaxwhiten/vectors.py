@@ -68,7 +68,7 @@ class Vectors(np.ndarray):
     def decode(self) -> Float[np.ndarray, "*n d"]:
         """The vectors that codes represent, see `Code.decode`."""
         decoded: np.ndarray = self.code.decode(with_space(self.reshape(-1, self.shape[-1]), self.space, self.code))
-        return decoded.reshape(*self.shape[:-1], -1)
+        return decoded.reshape(*self.shape[:-1], decoded.shape[-1])
 
 
 def _plain(x: Any) -> Any:
