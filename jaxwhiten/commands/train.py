@@ -115,8 +115,8 @@ def train(
 
 def _report(output: str, folder: Path, tuned: Tuned, held_out: HeldOut | None) -> Report:
     """The scores of the held-out rows, which are written to the folder of the training, too."""
-    from jaxwhiten import io, training
-    from jaxwhiten.io.records import to_json
+    from jaxwhiten import io
+    from jaxwhiten.training.held_out import held_out_table, verdict, write_held_out
 
     results: Json = {
         "step": tuned.step,
@@ -128,9 +128,9 @@ def _report(output: str, folder: Path, tuned: Tuned, held_out: HeldOut | None) -
         text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
         return Report(text, {"output": output, **results})
     figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
-    io.write_json(folder / "results.json", to_json({**results, "held_out": figures}))
-    training.write_held_out(folder / "held_out.tsv", held_out)
+    io.write_json(folder / "results.json", io.to_json({**results, "held_out": figures}))
+    write_held_out(folder / "held_out.tsv", held_out)
     checkpoints = len(tuned.checkpoints)
-    sentence = training.verdict(figures, held_out.name, checkpoints)
+    sentence = verdict(figures, held_out.name, checkpoints)
     facts = {"output": output, **results, "held_out": figures, "checkpoints": checkpoints, "verdict": sentence}
-    return Report(f"{training.held_out_table(figures, held_out)}\n\n{sentence}", facts)
+    return Report(f"{held_out_table(figures, held_out)}\n\n{sentence}", facts)

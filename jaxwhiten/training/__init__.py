@@ -7,7 +7,7 @@ optional("optax", "train", "Training")
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.fine_tune import Tuned, fine_tune, load_bare, train
-from jaxwhiten.training.held_out import Figure, HeldOut, beside, held_out_table, hold_out, verdict, write_held_out
+from jaxwhiten.training.held_out import Figure, HeldOut, beside, hold_out, write_held_out
 from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.objectives import (
     OBJECTIVES,
@@ -33,16 +33,7 @@ from jaxwhiten.training.step import Batch, Evaluate, LossFn, Params, create_stat
 
 __all__ = ["OBJECTIVES", "Batch", "Batches", "Evaluate", "Figure", "HeldOut", "LossFn", "Objective", "Params"]
 __all__ += ["Plan", "Rebuild", "Setup", "TokenTable", "TrainingOptions", "Tuned", "beside", "create_state"]
-__all__ += [
-    "data_mesh",
-    "encode_columns",
-    "find_objective",
-    "fine_tune",
-    "held_out_table",
-    "hold_out",
-    "load_bare",
-    "make_plan",
-]
-__all__ += ["load_bare", "make_plan", "make_step", "mine_negatives", "noisy_vectors", "objective_loss", "place_batch"]
-__all__ += ["plan_sentences", "plan_taught", "read_rows", "run_plan", "sentence_batches", "sentence_loss"]
-__all__ += ["settings_of", "split_encoder", "tokenize_columns", "train", "verdict", "write_held_out"]
+__all__ += ["data_mesh", "encode_columns", "find_objective", "fine_tune", "hold_out", "load_bare", "make_plan"]
+__all__ += ["make_step", "mine_negatives", "noisy_vectors", "objective_loss", "place_batch", "plan_sentences"]
+__all__ += ["plan_taught", "read_rows", "run_plan", "sentence_batches", "sentence_loss", "settings_of"]
+__all__ += ["split_encoder", "tokenize_columns", "train", "write_held_out"]

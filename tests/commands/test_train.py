@@ -14,7 +14,8 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring.result import Change
-from jaxwhiten.training import OBJECTIVES, Figure, verdict
+from jaxwhiten.training import OBJECTIVES, Figure
+from jaxwhiten.training.held_out import verdict
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.sentences import generated
 

@@ -16,7 +16,8 @@ from jaxwhiten.datasets import Examples
 from jaxwhiten.metrics import bootstrap
 from jaxwhiten.scoring import Evaluation
 from jaxwhiten.scoring.evaluation import _correlations, _rows
-from jaxwhiten.training import HeldOut, held_out, verdict
+from jaxwhiten.training import HeldOut, held_out
+from jaxwhiten.training.held_out import verdict
 
 RUNS, RESAMPLES, CHECKPOINTS = 400, 4_000, 10
 MOST = 3.0  # percent of null runs
