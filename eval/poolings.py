@@ -24,7 +24,7 @@ from jaxwhiten import POOLINGS, Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Mean, Pooling, States, StateStep, Step, array, step
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.text import TextForm, Texts, text_blocks
+from jaxwhiten.text import TextForm, Texts, TokenIds, text_blocks
 
 TEMPLATE = 'This sentence : "{text}" means {mask} .'
 _BLOCK = 8192  # sentences whose tokens are counted at a time
@@ -68,6 +68,41 @@ class Ditto(Pooling):
         return f"ditto {self.layer}+{self.head}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Template(TextForm):
+    """A template around every sentence, as part of the special tokens, so that only the sentence is cut."""
+
+    template: str = TEMPLATE
+    mask_id: int = 0
+
+    def with_prompt(self, text: str) -> TextForm:
+        if text:
+            raise InputError(f"The template {self.template!r} accepts no prompt: omit {text!r}.")
+        return self
+
+    def adapted(self, tokenizer: Any, max_length: int) -> Any:
+        from tokenizers import Tokenizer
+        from tokenizers.processors import TemplateProcessing
+
+        text = self.template.replace("{mask}", tokenizer.id_to_token(self.mask_id))
+        result = Tokenizer.from_str(tokenizer.to_str())
+        result.no_truncation()
+        before, after = (result.encode(part, add_special_tokens=False).ids for part in text.split("{text}"))
+        probe = result.encode("a")
+        places = [place for place, special in enumerate(probe.special_tokens_mask) if not special]
+        pieces = {"before": [*probe.ids[: places[0]], *before], "after": [*after, *probe.ids[places[-1] + 1 :]]}
+        if (size := sum(map(len, pieces.values()))) > max_length:
+            raise InputError(f"max_length is {max_length}, but the template {self.template!r} has {size} tokens.")
+        result.post_processor = TemplateProcessing(
+            single=" ".join([*["before"] * bool(pieces["before"]), "$A", *["after"] * bool(pieces["after"])]),
+            special_tokens=[
+                {"id": name, "ids": ids, "tokens": [result.id_to_token(i) for i in ids]} for name, ids in pieces.items()
+            ],
+        )
+        result.enable_truncation(max_length, direction=tokenizer.truncation["direction"])
+        return super().adapted(result, max_length)
+
+
 @step
 class MaskToken(Pooling):
     """The mask token of a template with `{text}` and `{mask}`; mask tokens of the sentence itself are ignored."""
@@ -85,7 +120,7 @@ class MaskToken(Pooling):
 
     @property
     def form(self) -> TextForm:
-        return TextForm(self.template)
+        return Template(template=self.template, mask_id=self.mask_id)
 
     def words(self) -> str:
         return f"mask token of {self.template!r}"
@@ -183,6 +218,13 @@ def idf(parameters: str | None) -> tuple[str, Maker]:
     return parameters, lambda source: (TokenWeights(_WEIGHTS[parameters], parameters), Mean())
 
 
+def _document_frequencies(tokens: TokenIds, vocab_size: int) -> np.ndarray:
+    """The number of sentences in which each token id occurs."""
+    sentence = np.repeat(np.arange(len(tokens.lengths)), tokens.lengths)
+    occurring = np.unique(sentence * vocab_size + tokens.flat) % vocab_size
+    return np.bincount(occurring, minlength=vocab_size)
+
+
 def fit_idf(encoder: Encoder, sentences: Texts) -> str:
     """Counts the sentences in which each token occurs; returns the name of the pooling with these weights.
 
@@ -192,7 +234,7 @@ def fit_idf(encoder: Encoder, sentences: Texts) -> str:
     counts = np.zeros(encoder.view.core.config.vocab_size, np.int64)
     for block in text_blocks(sentences, _BLOCK):
         total += len(block)
-        counts += encoder.view.core.tokenizer(block).document_frequencies(len(counts))
+        counts += _document_frequencies(encoder.view.core.tokenizer(block), len(counts))
     if not total:
         raise InputError("No sentences to count tokens in.")
     weights = np.log((total + 1) / (counts + 1)).astype(np.float32)

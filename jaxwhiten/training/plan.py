@@ -50,7 +50,7 @@ class Plan:
     Parameters under `"steps"` are steps on vectors; they follow the fixed steps in the exported head.
 
     >>> plan = make_plan("mnr", setup)  # of the example of `Setup`
-    >>> plan.encoder(plan.params).pooling
+    >>> plan.encoder(plan.params).view.head.name
     'mean'
     """
 

@@ -81,6 +81,9 @@ def test_poolings_are_concatenated_in_the_order_of_the_folder(tiny_model, tmp_pa
     (folder / "1_Pooling").mkdir()
     config = {"embedding_dimension": 32, "pooling_mode": list(order), "include_prompt": include_prompt}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
     encoder = Encoder.from_pretrained(folder, max_length=32, prompts={"query": "Music: "}, default_prompt_name="query")
     expected = encoder.encode(SENTENCES[:3])
     saved = encoder.save(tmp_path / "saved")

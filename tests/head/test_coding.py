@@ -126,5 +126,5 @@ def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
 def test_the_card_says_it(encoder, code, tmp_path):
     card = (export_sentence_transformer(tmp_path / "out", encoder.with_code(code)) / "README.md").read_text()
     assert f"{code.name} code of {code.nbytes} bytes" in card
-    assert "without_code" in card
+    assert "encoder.queries" in card
     assert f"{code.n_features_in_}-dimensional vectors" in card
