@@ -170,7 +170,7 @@ def test_vectors_of_encoders_that_are_equal_are_of_one_space(encoder):
 
 def test_a_head_has_a_fingerprint_of_its_own(encoder):
     other = encoder.with_pooling("cls").view
-    assert (other.view.fingerprint, other.space.head == encoder.view.space.head) == (encoder.view.fingerprint, False)
+    assert (other.fingerprint, other.space.head == encoder.view.space.head) == (encoder.view.fingerprint, False)
     assert encoder.view.with_prompt("a ").space.head == encoder.view.space.head
 
 

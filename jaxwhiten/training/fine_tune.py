@@ -220,7 +220,7 @@ def fine_tune(
 def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:
     """An encoder to train: one whose folder describes no head gets mean pooling and at most 128 tokens.
 
-    >>> load_bare("jaxwhiten-tiny").pooling
+    >>> load_bare("jaxwhiten-tiny").view.head.name
     'mean'
     """
     if not says_head(folder := resolve_folder(model)):

@@ -38,7 +38,7 @@ Rebuild = Callable[[nnx.State[Any, Any]], Any]
 class TokenTable:
     """Rows of sentences as indices into the tokens of distinct sentences, so that repeated ones are stored once.
 
-    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").tokenizer
+    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").view.core.tokenizer
     >>> table = tokenize_columns([["A dog runs.", "It rains."]], tokenizer)
     >>> table.batch(np.array([1]), 8)["input_ids"].shape
     (1, 1, 8)
@@ -68,7 +68,7 @@ def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: 
 
     Each column has its form, by default without a prompt. Sentences are truncated to the tokenizer's `max_length`.
 
-    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").tokenizer
+    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").view.core.tokenizer
     >>> tokenize_columns([["A dog runs."], ["A dog runs."]], tokenizer).sentences.tolist()
     [[0, 0]]
     """
@@ -109,7 +109,7 @@ def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State
 
     BERT's pooler stays frozen unless it is the pooling to train for.
 
-    >>> params, rebuild = split_encoder(load_bare("jaxwhiten-tiny").model())
+    >>> params, rebuild = split_encoder(load_bare("jaxwhiten-tiny").module)
     >>> type(rebuild(params)).__name__
     'TransformerEncoder'
     """
@@ -143,7 +143,7 @@ def sentence_loss(
     batch has `input_ids` [b, columns, length], `lengths` [b, columns] and, if the loss needs them, `labels` [b]. All
     columns are encoded in one call, `passes` times with independent dropout (SimCSE: 2).
 
-    >>> params, rebuild = split_encoder(load_bare("jaxwhiten-tiny").model())
+    >>> params, rebuild = split_encoder(load_bare("jaxwhiten-tiny").module)
     >>> loss = sentence_loss(rebuild, objective_loss("mnr"))
     >>> batch = {"input_ids": jnp.ones((2, 2, 4), int), "lengths": jnp.full((2, 2), 4)}
     >>> value, others = loss({"encoder": params}, batch, jax.random.key(0))
@@ -179,7 +179,7 @@ def sentence_batches(
 
     Rows are padded to one of `buckets` lengths; each length needs its own compilation.
 
-    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").tokenizer
+    >>> tokenizer = Encoder.from_pretrained("jaxwhiten-tiny").view.core.tokenizer
     >>> table = tokenize_columns([["A dog runs.", "It rains."]], tokenizer)
     >>> next(sentence_batches(table, labels=None, batch_size=2))["lengths"].shape
     (2, 1)

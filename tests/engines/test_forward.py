@@ -71,7 +71,7 @@ def test_one_encoder_serves_eight_threads(on_one_device):
 
 
 def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):
-    assert on_one_device.view.warm_up(24) is on_one_device
+    assert on_one_device.view.warm_up(24) is on_one_device.view
     compiled = set(on_one_device.view.core.engine._compiled)
     assert {key[0] for key in compiled} == {(1, 8), (1, 16), (1, 24)}
     for text in (

@@ -154,7 +154,7 @@ SENTENCES = (
     "Rain.",
     "How long does it take to boil an egg at 3,000 metres?",
     "The museum closes at 17:30, but the café stays open until eight.",
-    "Our neighbor's dog barks whenever the postman rings.",
+    "Our neighbour's dog barks whenever the postman rings.",
     "Protein folding is, in part, a search for the lowest free energy.",
     "He whispered “not now” and closed the door.",
     "The committee's report, 240 pages long, recommends no change at all.",
