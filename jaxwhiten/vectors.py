@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.errors import InputError
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import Float, RowsLike
 
@@ -66,7 +67,9 @@ class Vectors(np.ndarray):
         return self.code is other.code and self.space == other.space
 
     def decode(self) -> Float[np.ndarray, "*n d"]:
-        """The vectors that codes represent, see `Code.decode`."""
+        """The vectors that codes represent, see `Code.decode`; InputError if these are no codes."""
+        if self.code is None:
+            raise InputError(f"{self.dtype} vectors without a code: only codes are decoded.")
         decoded: np.ndarray = self.code.decode(with_space(self.reshape(-1, self.shape[-1]), self.space, self.code))
         return decoded.reshape(*self.shape[:-1], decoded.shape[-1])
 

@@ -79,7 +79,7 @@ def test_a_score_beyond_float32_is_named_with_its_row(tmp_path, score):
     path = tmp_path / "t.csv"
     path.write_text(f"sentence1,sentence2,score\na,b,0\nc,d,{score}\ne,f,1\n")
     objective = find_objective("cosine")
-    with pytest.raises(DataError, match=r"line 3: .*float32"):
+    with pytest.raises(DataError, match=r"line 3: .*score"):
         read_rows(path, objective)
     examples = read_rows(path, objective, skip_bad_rows=True)
     assert (examples.label.tolist(), examples.skipped) == ([0, 1], 1)
