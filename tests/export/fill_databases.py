@@ -80,7 +80,7 @@ def fill_and_ask(name, place, rows):
     if hasattr(db, "close"):
         db.close()
     for other, expected in (("encoder/", "expected --model small/, got 'encoder/'"), ("whitening/", "another head")):
-        refused(other, expected, [*words, "--model", other, "--from", "docs.db", "--into", place], recipe, place, rows)
+        refused(expected, ["--model", other, *words[2:], "--from", "docs.db", "--into", place], recipe, place, rows)
 
 
 def change(name, place, rows):
@@ -156,7 +156,7 @@ def carry(name, place, rows):
     Path("kept.db").unlink()
 
 
-def refused(other, expected, words, recipe, place, rows):
+def refused(expected, words, recipe, place, rows):
     """Another encoder, or another whitening, is refused by the command and by the written code, and adds nothing."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
