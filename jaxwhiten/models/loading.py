@@ -14,6 +14,7 @@ import numpy as np
 from flax import nnx, traverse_util
 from jax.typing import DTypeLike
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import check_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
@@ -24,6 +25,8 @@ from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices
 from jaxwhiten.types import Fields
+
+_HASHED = 1 << 20  # numbers that are converted at a time, to be hashed
 
 
 def load_model(
@@ -132,7 +135,9 @@ def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[byte
     yield repr(config).encode()
     for path, leaf in sorted(nnx.to_flat_state(state), key=lambda item: str(item[0])):
         yield repr(path).encode()
-        yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
+        numbers = np.asarray(leaf.get_value()).reshape(-1)
+        for part in blocks(len(numbers), _HASHED):
+            yield numbers[part].astype(np.float32).tobytes()
 
 
 def load_head(module: nnx.Module, part: Any, names: Names, config: EncoderConfig, folder: Path) -> None:

@@ -101,6 +101,7 @@ class BulkTokenizer:
         self.max_length = max_length
         self._model_vocab = model_vocab
         self._special_tokens = special_tokens
+        self._of_forms: dict[TextForm, Any] = {}
         self._settings = tokenizer_settings(folder)
         # Of a static encoder, sentence-transformers reads tokenizer.json alone.
         self._tokenizer, self._without_rows = _load(folder, self._settings if special_tokens else None)
@@ -131,10 +132,11 @@ class BulkTokenizer:
             return self._table(sentences)
         return self._encoded(self._adapted(bare), sentences)
 
-    @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
     def _adapted(self, form: TextForm) -> Any:
-        with _refusing(self.folder, "is damaged"):
-            return form.adapted(self._tokenizer, self.max_length)
+        if form not in self._of_forms:  # which are few: without prompts
+            with _refusing(self.folder, "is damaged"):
+                self._of_forms[form] = form.adapted(self._tokenizer, self.max_length)
+        return self._of_forms[form]
 
     def excerpt(self, text: str, form: TextForm = PLAIN) -> str | None:
         """A text, or the part of a long one that has all tokens that it is truncated to.

@@ -57,7 +57,6 @@ DAMAGE = {
     "plan: cut": ("plan.json", lambda path: path.write_bytes(path.read_bytes()[:-9])),
     "plan: a list": ("plan.json", lambda path: path.write_text("[1]")),
     "plan: not text": ("plan.json", lambda path: path.write_bytes(b"\xff\xfe{}")),
-    "plan: an unknown key": ("plan.json", changed(color="red")),
     "plan: no space": ("plan.json", changed(space=GONE)),
     "plan: inputs a number": ("plan.json", changed(inputs=3)),
     "plan: part_rows a text": ("plan.json", changed(part_rows="ten")),
