@@ -15,7 +15,7 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.search.documents import as_ids
 from jaxwhiten.search.index import Hit, Index, are_texts, hits_of_texts, open_index_file
 from jaxwhiten.search.where import Where
-from jaxwhiten.space import Space
+from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import IdsLike, RowsLike, Shaped
 
 if TYPE_CHECKING:
@@ -121,9 +121,7 @@ def _check_alike(first: Index, other: Index) -> None:
         name = unlike[0]
         values = f"{getattr(first, name)!s:.80} and {getattr(other, name)!s:.80}"
         raise MismatchError(f"{names[0]} and {names[1]} differ in {name}: {values}. Build both with the same settings.")
-    spaces = [index.space or Space() for index in (first, other)]
-    if differences := spaces[0].differences(spaces[1], strict=True):
-        raise MismatchError(f"{names[0]} and {names[1]} are of different encoders ({', '.join(differences)}).")
+    check_space(names[0], first.space or Space(), other.space or Space(), "search them apart", strict=True)
     maps = [index.store.prepare.hash() for index in (first, other)]
     tensors = [index.store.tensors for index in (first, other)]
     same = all(np.array_equal(array, tensors[1][name]) for name, array in tensors[0].items())
