@@ -85,16 +85,23 @@ def test_what_it_says_about_itself(wheel):
     assert not [line for line in required if "torch" in line or "tensorflow" in line]
 
 
-def test_help_and_version_need_no_other_package(environment):
+@pytest.fixture
+def lent(environment):
+    """The dependencies are lent by the environment the tests run in; jaxwhiten itself is the wheel's."""
+    _, target = environment
+    (target / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+@pytest.mark.usefixtures("lent")
+def test_help_and_version(environment):
     assert "commands" in call(environment, "jaxwhiten", "--help", check=True).stdout
     assert call(environment, "jaxwhiten", "--version", check=True).stdout == f"jaxwhiten {jaxwhiten.__version__}\n"
     assert "--model" in call(environment, "jaxwhiten", "encode", "--help", check=True).stdout
 
 
+@pytest.mark.usefixtures("lent")
 def test_encode_in_the_environment(environment, tiny_model):
-    """The dependencies are lent by the environment the tests run in; jaxwhiten itself is the wheel's."""
     _, target = environment
-    (target / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
     where = call(environment, "python", "-c", "import jaxwhiten; print(jaxwhiten.__file__)", check=True).stdout
     assert Path(where.strip()).is_relative_to(target)
     arguments = ["encode", "--model", str(tiny_model), "--pooling", "mean", "--output", "v.npy", "-"]

@@ -137,7 +137,9 @@ def test_generated_requests_of_any_size_stop_nobody(scratch, path):
 
     schema = schemathesis.openapi.from_dict(httpx2.get(f"{scratch.url}/openapi.json").json())
     operation = schema[path]["POST"]
-    fields = operation.schema.raw_schema["components"]["schemas"][path.rpartition("/")[2].capitalize()]["properties"]
+    fields = operation.schema.raw_schema["components"]["schemas"][f"{path.rpartition('/')[2].capitalize()}Request"][
+        "properties"
+    ]
     sizes = st.sampled_from([100, 3_000, 100_000, 2_000_000])
     how = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None, "derandomize": True}
 
