@@ -18,7 +18,15 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.search.text import view_for, without_blank
 from jaxwhiten.serving.batching import Batcher
-from jaxwhiten.serving.protocol import Add, Refused, Remove, Search, Update, Upsert, answer
+from jaxwhiten.serving.protocol import (
+    AddRequest,
+    Refused,
+    RemoveRequest,
+    SearchRequest,
+    UpdateRequest,
+    UpsertRequest,
+    answer,
+)
 from jaxwhiten.text import ROLES
 from jaxwhiten.views import View
 
@@ -67,7 +75,7 @@ class ServedIndex:
                 self._loaded = self._load()
             return self._loaded
 
-    async def search(self, asked: Search) -> Response:
+    async def search(self, asked: SearchRequest) -> Response:
         """The documents nearest to a text or a vector, of all or of some; IDs that are not there are counted."""
         current = await asyncio.to_thread(self.current)
         if (asked.text is None) == (asked.vector is None):
@@ -81,19 +89,19 @@ class ServedIndex:
                 rows = np.array([asked.vector], np.float32)
         return answer(await asyncio.to_thread(_found, current.index, rows, asked))
 
-    async def add(self, asked: Add) -> Response:
+    async def add(self, asked: AddRequest) -> Response:
         """Adds documents, with or without IDs of their own. With them, a request may be repeated."""
         return await self._changed("add", "added", asked)
 
-    async def update(self, asked: Update) -> Response:
+    async def update(self, asked: UpdateRequest) -> Response:
         """Replaces the documents of IDs."""
         return await self._changed("update", "replaced", asked)
 
-    async def upsert(self, asked: Upsert) -> Response:
+    async def upsert(self, asked: UpsertRequest) -> Response:
         """Adds documents, and replaces those whose IDs are there."""
         return await self._changed("upsert", "added", asked)
 
-    async def remove(self, asked: Remove) -> Response:
+    async def remove(self, asked: RemoveRequest) -> Response:
         """Removes the documents of IDs."""
         async with _Turn(self):
             current = await asyncio.to_thread(self.current)
@@ -102,7 +110,7 @@ class ServedIndex:
         unknown = len({*asked.ids}) - count
         return answer({"documents": current.index.size, "removed": count, "unknown": unknown})
 
-    async def _changed(self, name: str, done: str, asked: Add | Update | Upsert) -> Response:
+    async def _changed(self, name: str, done: str, asked: AddRequest | UpdateRequest | UpsertRequest) -> Response:
         """Does a change, and answers how many documents were changed and skipped, and how many there are."""
         async with _Turn(self):
             texts, ids, metadata, skipped = without_blank(asked.texts, asked.ids, asked.metadata)
@@ -158,7 +166,7 @@ class _Turn:
         self._documents._changes -= 1
 
 
-def _found(index: search.Index, rows: np.ndarray, asked: Search) -> dict[str, object]:
+def _found(index: search.Index, rows: np.ndarray, asked: SearchRequest) -> dict[str, object]:
     """The hits of a search, and how many of the IDs are not there."""
     k = asked.k or 10
     texts = [asked.text] if asked.hybrid and asked.text is not None else None

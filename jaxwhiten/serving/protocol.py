@@ -68,7 +68,7 @@ class EmbedRequest(_Asked):
     dimensions: Width | None = None
 
 
-class Search(_Asked):
+class SearchRequest(_Asked):
     text: Text | None = None
     vector: Vector | None = None
     k: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -77,7 +77,7 @@ class Search(_Asked):
     hybrid: bool = False
 
 
-class Add(_Asked):
+class AddRequest(_Asked):
     most_fields: ClassVar[int] = _METADATA
 
     texts: Texts
@@ -85,7 +85,7 @@ class Add(_Asked):
     metadata: Metadata | None = None
 
 
-class Update(_Asked):
+class UpdateRequest(_Asked):
     most_fields: ClassVar[int] = _METADATA
 
     texts: Texts
@@ -93,11 +93,11 @@ class Update(_Asked):
     metadata: Metadata | None = None
 
 
-class Upsert(Update):
+class UpsertRequest(UpdateRequest):
     """Documents to add, or to replace."""
 
 
-class Remove(_Asked):
+class RemoveRequest(_Asked):
     ids: Ids
 
 
