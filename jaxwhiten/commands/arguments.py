@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, warn
 from jaxwhiten.locks import LOCK
-from jaxwhiten.options import WHITENING
+from jaxwhiten.options import WhiteningParameters, check_bounds
 from jaxwhiten.types import Fields
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jaxwhiten.codes import Code
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.search import Index
     from jaxwhiten.views import View
     from jaxwhiten.whitening import Whitening
 
@@ -245,9 +246,7 @@ class Knobs(Scaling, total=False):
 
 def check_knobs(knobs: Fields) -> None:
     """Raises InputError for parameters of a whitening outside their bounds, before any work."""
-    for knob in WHITENING:
-        if knob.name in knobs:
-            knob.bounds.check(knob.name, knobs[knob.name])
+    check_bounds(WhiteningParameters(**knobs))
 
 
 def check_sizes(dimension: int, **sizes: Any) -> None:
@@ -301,6 +300,15 @@ def encode_view(
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
             warn(f"Continuing without a cache ({error}): {advice}.")
     return view(texts)
+
+
+def encode_for(index: Index, texts: Sequence[str], *, cache: bool = True) -> np.ndarray:
+    """The vectors of texts, encoded as the documents of an index were; InputError if it does not record its encoder."""
+    from jaxwhiten.search.text import view_for
+
+    if index.views is None:
+        raise InputError(f"{index.path}: does not record its encoder, so texts cannot be encoded as its were.")
+    return encode_view(view_for(index, index.views, "document"), texts, index.fitted, cache=cache)
 
 
 def load_whitening(path: str, knobs: Fields, *, code: bool = True) -> Whitening | Code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import Report, Source, TableOptions, encode_view
+from jaxwhiten.commands.arguments import Report, Source, TableOptions, encode_for
 from jaxwhiten.commands.index import facts, sizes
 from jaxwhiten.commands.texts import ALL, as_stored, ids_in, read_documents
 from jaxwhiten.errors import InputError
@@ -42,7 +42,6 @@ def add(
       jaxwhiten add songs.db new.csv
     """
     from jaxwhiten.search import load_index
-    from jaxwhiten.search.text import view_for
 
     opened = load_index(index, model=model)
     id = id or (opened.columns.get("id") if opened.id_type else None)
@@ -54,9 +53,7 @@ def add(
     ids, texts, metadata, skipped = read_documents(input, table, id, keep, ALL)
     ids = as_stored(ids, opened)
     opened.check_ids("add" if ids is None else "upsert", ids, len(texts))
-    if opened.views is None:
-        raise InputError(f"{index}: does not record its encoder, so texts cannot be encoded as its were.")
-    vectors = encode_view(view_for(opened, opened.views, "document"), texts, opened.fitted, cache=not no_cache)
+    vectors = encode_for(opened, texts, cache=not no_cache)
     replaced = 0
     if ids is None:
         opened.add(vectors, documents=texts, metadata=metadata)

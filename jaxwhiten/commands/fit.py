@@ -187,7 +187,8 @@ def _save(
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
-        whitening, code, why = fitted(moments, bytes=bytes, tuned=tuned, **knobs)
+        result = fitted(moments, bytes=bytes, tuned=tuned, **knobs)
+    whitening, code, why = result
     if whitening is not None and whitening.rank_ < 1:
         raise InputError(f"Cannot whiten: {alike(moments.n)}")
     words = []
@@ -209,10 +210,7 @@ def _save(
     else:
         from jaxwhiten.export import export_sentence_transformer
 
-        small = encoder if whitening is None else encoder.with_whitening(whitening)
-        if code is not None:
-            small = small.with_code(code)
-        export_sentence_transformer(output, small)
+        export_sentence_transformer(output, encoder.with_view(encoder.view.with_fit(result)))
         what = f"{encoder.name} with {what}"
     if why:
         note(why)

@@ -15,7 +15,7 @@ from jaxwhiten.commands.arguments import (
     check_new,
     check_sizes,
     encode,
-    encode_view,
+    encode_for,
     load_whitening,
 )
 from jaxwhiten.commands.texts import ALL, InputDocuments, Shard, is_parts, read_documents, rows_of
@@ -155,15 +155,13 @@ def _of_texts(
     """The index of texts, by an encoder or as another index stores them."""
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.search.documents import unique_ids
-    from jaxwhiten.search.text import index_of, view_for
+    from jaxwhiten.search.text import index_of
 
     ids, texts, metadata, _ = documents
     if ids is not None:  # raises before the texts are encoded
         unique_ids(ids, len(texts))
     if (like := settings.get("like")) is not None:
-        if like.views is None:
-            raise InputError(f"{like.path}: does not record its encoder, so texts cannot be encoded as its were.")
-        vectors = encode_view(view_for(like, like.views, "document"), texts, like.fitted, cache=cache)
+        vectors = encode_for(like, texts, cache=cache)
         return build_index(vectors, documents=texts, ids=ids, metadata=metadata, **settings)
     model = encoder.load()
     if whitening:

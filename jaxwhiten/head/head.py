@@ -30,7 +30,6 @@ from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm
 from jaxwhiten.types import AnyArray, Float, Int, Shaped
-from jaxwhiten.vectors import with_space
 from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ class Head:
             x: Any = functools.reduce(lambda x, step: step(x), steps, jnp.asarray(vectors[part]))
             check_finite(np.asarray(x), part.start)
             vectors_of.append(np.asarray(x if code is None else code(x)))
-        return with_space(np.concatenate(vectors_of), None, self.code)
+        return np.concatenate(vectors_of)
 
     def with_pooling(self, named: Head, config: EncoderConfig) -> Head:
         """This head with the pooling of another one, or itself if that is its own.

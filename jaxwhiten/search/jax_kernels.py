@@ -36,7 +36,7 @@ class Floats(NamedTuple):
 
 
 class CodedRows(NamedTuple):
-    """CodedRows, and what decodes them: see `jaxwhiten.codes.Quantizer.table`."""
+    """Codes, and what decodes them: see `jaxwhiten.codes.Quantizer.table`."""
 
     rows: UInt8[AnyArray, "n bytes"]
     inverse: Float32[AnyArray, " n"]  # 1 / |y| of decoded documents y
