@@ -29,6 +29,7 @@ from jaxwhiten import metrics, scoring
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.search import Index, build_index
+from jaxwhiten.search.words import BY_WORDS, NEAREST
 
 FIRST = 10
 VECTORS, WORDS, HYBRID = "vectors", "words", "hybrid"
@@ -51,10 +52,11 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
             encoder,
             common.encoding(0.0, 0, note="not timed"),
             protocol={
+                "hybrid": f"{BY_WORDS} documents of rare words join the {NEAREST} nearest; BM25 and cosines rank them",
                 "words": "BM25 of jaxwhiten.scoring, over all documents",
                 "versus": "differences to vectors alone of the same size, × 100, over the same queries",
             },
-            data=common.dataset(data, len(asked.queries)),
+            dataset=common.dataset(data, len(asked.queries)),
         )
     )
     yield run

@@ -5,6 +5,7 @@
 `wikipedia-N`: the first sentences of the first N passages of text/enwiki, each found by the sentence that follows it.
 `mrpc`: MRPC's second sentences, found by the first ones of paraphrases.
 `snli`: SNLI's entailed hypotheses, found by their premises; captions of photographs, so a narrow corpus.
+`rte`: the texts of RTE-1 to 3, of news, each found by the statements that it entails.
 """
 
 from __future__ import annotations
@@ -75,11 +76,18 @@ def _snli(data_dir: str | None) -> RetrievalData:
     return from_pairs("snli", ((query, document, query, document, True) for query, document, yes in entailed if yes))
 
 
+def _rte(data_dir: str | None) -> RetrievalData:
+    nli = load_nli(data_dir, sources="rte123/rte123", two_way="keep")
+    rows = zip(nli.hypothesis, nli.premise, nli.hypothesis, nli.premise, nli.label == 0, strict=True)
+    return from_pairs("rte", rows)
+
+
 SEARCHES: Mapping[str, Callable[[str | None], RetrievalData]] = {
     "quora": load_quora,
     "pydocs": lambda _: load_pydocs(),
     "wikipedia-7000": partial(_wikipedia, 7000),
     "mrpc": mrpc.search,
     "snli": _snli,
+    "rte": _rte,
 }
 """Retrieval data by name; each is called with the folder to look in."""
