@@ -39,7 +39,6 @@ _PREMISE = ("premise", "sentence1")
 _HYPOTHESIS = ("hypothesis", "sentence2")
 _LABEL = ("label", "gold_label")
 _OFFICIAL = re.compile(r"(allnli|snli|multinli)", re.IGNORECASE)
-_SPLIT = re.compile(r"(?:^|[^a-z])(train|dev|test|val|valid|validation|trial)(?:[^a-z]|$)", re.IGNORECASE)
 _MAX_DEPTH = 3
 _PREFERRED_FORMATS = (".tsv", ".jsonl", ".txt", ".csv", ".parquet")
 
@@ -111,7 +110,7 @@ def _columns(path: Path) -> dict[str, str] | None:
     """The columns to read, or None for a table that holds no NLI rows."""
     header = read_header(path)
     columns: dict[str, str] = {}
-    for field, names in (("premise", _PREMISE), ("hypothesis", _HYPOTHESIS), ("label", _LABEL), ("split", ("split",))):
+    for field, names in (("premise", _PREMISE), ("hypothesis", _HYPOTHESIS), ("label", _LABEL)):
         if name := next((name for name in names if name in header), None):
             columns[field] = name
     if {"premise", "hypothesis", "label"} <= columns.keys():
@@ -158,16 +157,6 @@ def _overlap(path: Path) -> np.ndarray:
     return np.array([int(text) + 1 for text in lines], dtype=np.int64)
 
 
-def _split_of(text: str) -> str:
-    match = _SPLIT.search(text)
-    name = ""
-    if match:
-        name = match[1].lower()
-    if name in ("", "train", "test"):
-        return name
-    return "dev"
-
-
 def _label_codes(table: Table, skip_bad_rows: bool) -> Int8[np.ndarray, " n"]:
     """Numbers in `NLI_LABELS`; -1 for "not entailment", -2 for rows without an agreed label, -3 for unknown labels."""
     labels = table["label"]
@@ -183,7 +172,6 @@ def _read_source(
 ) -> tuple[NLISource, list[str], list[str], np.ndarray]:
     """Reads a file: its summary, and the premises, hypotheses and labels that pass the rules (see `load_nli`)."""
     skip_bad_rows = rules.get("skip_bad_rows", False)
-    splits = rules.get("splits")
     table = read_columns(path, columns, skip_bad_rows)
     codes = _label_codes(table, skip_bad_rows)
     premise = table["premise"]
@@ -191,10 +179,6 @@ def _read_source(
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
     # A row that several reasons apply to is counted for the first.
     reasons: dict[str, np.ndarray] = {}
-    if splits is not None:
-        names = table.get("split", [name.rpartition("/")[2]] * len(codes))
-        split_of = {text: _split_of(str(text)) for text in set(names)}
-        reasons["from a different split"] = np.array([split_of[text] not in splits for text in names], dtype=bool)
     reasons["unknown label"] = codes == _UNKNOWN
     reasons["without an agreed label"] = codes == _NO_CLASS
     if rules.get("two_way") != "keep":
@@ -244,7 +228,6 @@ def load_nli(
     *,
     exclude_overlap: bool = False,
     sources: str | Sequence[str] | None = None,
-    splits: str | Sequence[str] | None = None,
     two_way: Literal["drop", "keep"] = "drop",
     skip_bad_rows: bool = False,
 ) -> NLIRows:
@@ -262,25 +245,19 @@ def load_nli(
       exclude_overlap: Whether to drop rows that contain a sentence of an evaluation set. `X.overlap_lines.txt` in the
         folder of a file `X.tsv` lists their lines, counted from 0 with the header included.
       sources: Names of the sources to read, in this order; by default all.
-      splits: Which of `"train"`, `"dev"` and `"test"` to read; by default all. The column `split` names the split of
-        each row, or else the file name does.
       two_way: `"drop"` drops rows labelled only as not entailed, because they belong to none of the three classes.
         `"keep"` keeps them with label -1, for uses that need no label.
       skip_bad_rows: Whether bad rows are dropped and counted, instead of raising an error.
 
     Raises:
-      InputError: A source, split or `two_way` is unknown, or one of the sources contains another.
+      InputError: A source or `two_way` is unknown, or one of the sources contains another.
       DataNotFoundError: There are no files, and the download fails.
       DataError: A file is bad; the message names file and line.
     """
     if isinstance(sources, str):
         sources = [sources]
-    if isinstance(splits, str):
-        splits = [splits]
     if sources is not None and not sources:
         raise InputError("sources is empty: specify at least one NLI source, or omit it to read all.")
-    for split in splits or ():
-        check_name("split", split, ("train", "dev", "test"))
     check_name("two_way", two_way, ("drop", "keep"))
     folder = data_folder(data_dir)
     if folder and not folder.is_dir():
@@ -288,7 +265,7 @@ def load_nli(
             f"{folder}: no such folder. Set `data_dir` or $JAXWHITEN_DATA_DIR to a folder that contains nli, or"
             " unset both and connect to the network to download AllNLI."
         )
-    rules = {"splits": splits, "two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}
+    rules = {"two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}
     rows = None
     if folder:
         rows = read_nli(folder, sources, **rules)

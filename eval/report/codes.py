@@ -9,9 +9,9 @@ from statistics import fmean
 
 import numpy as np
 
-from eval.plotting import COLORS
+from eval.plotting import COLORS, new_figure
 from eval.report import views
-from eval.report.plots import new_panels, scale_amounts
+from eval.report.plots import scale_amounts
 from eval.report.table import SIGNIFICANT, Columns, Table, bounds, figure, mark, number, table
 from eval.runs import Record, Run
 from jaxwhiten.whitening import is_spread
@@ -64,8 +64,8 @@ def plot_codes(run: Run, path: Path) -> Path | None:
         return f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else str(row.code)
 
     codes = list(dict.fromkeys(map(name, rows)))
-    with new_panels(path, ["fitted on documents"]) as (drawing, axes):
-        [axis] = axes
+    with new_figure(path, 6.4, 4.3) as drawing:
+        axis = drawing.subplots()
         for number, code in enumerate(codes):
             measured = [(row.bytes, row.versus_raw) for row in rows if name(row) == code and row.versus_raw]
             sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in measured]  # side by side

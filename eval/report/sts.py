@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Any
 
-from eval import published
 from eval.aggregates import scores_of
 from eval.report import views
 from eval.report.plots import plot_scores
@@ -85,21 +83,8 @@ def average_table(run: Run) -> Table:
         "dimensions": "k",
         scored(run.header)[-1]: lambda row: number(scores_of(row, run.header.aggregate)["average"]),
         "interval": lambda row: bounds(row.average_interval),
-        "BERT-base, published": lambda row: _of_bert_base(row, run),
     }
     return table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
-
-
-def _of_bert_base(row: Record, run: Run) -> str:
-    """The average that others publish for BERT-base under a row's pooling and whitening, whitened to a third of it."""
-    setting = {"model": "bert-base-uncased", "pooling": row.pooling, "whitening": row.whitening}
-    setting |= {"k": "256", "aggregate": run.header.aggregate}
-    if row.whitening == "none":
-        setting["k"] = "768"
-    for entry in published.read():
-        if setting.items() <= entry.setting.items() and set(run.header.tasks) <= set(entry.figures):
-            return number(fmean(entry.figures[task] for task in run.header.tasks))
-    return ""
 
 
 def _vectors(row: Record) -> str:
