@@ -35,7 +35,7 @@ from eval.intervals import bootstrap_mean
 from eval.report import Table, number
 from eval.runs import Record, Run
 from eval.searches import load_search
-from jaxwhiten import Encoder, Moments, Whitening, metrics
+from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten import export as databases
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.search import build_index
@@ -168,8 +168,9 @@ class Task:
 
     def scores(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         """Reciprocal ranks by query, and the figures of a row."""
-        ranks = metrics.reciprocal_ranks(ids, self.gold, K)
-        return ranks, {"mrr_at_10": float(ranks.mean()), "recall_at_10": metrics.recalls(ids, self.gold, K).mean()}
+        scores = clock.scores(ids, self.gold)
+        figures = {name: float(scores[name].mean()) for name in ("mrr_at_10", "recall_at_10")}
+        return scores["mrr_at_10"], figures
 
     def our_index(self, size: int | None) -> Any:
         """Our index in so many bytes, or of float32."""

@@ -4,9 +4,14 @@
       --config.data.file=DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz
 
 After the colon: `lora`; `linear` or `bottleneck`, trained on the frozen vectors; or `full` for full fine-tuning, with
-`--config.learning_rate=2e-4`. The share `data.held_out` of the questions is kept for the test, in
-the output's `held_out.tsv`: groups of duplicates that share no question with the others. `experiments/adapters.sh` runs
-all of this and the searches.
+`--config.learning_rate=2e-4`; seeds by `--config.seed`. The share `data.held_out` of the questions is kept for the
+test, in the output's `held_out.tsv`: groups of duplicates that share no question with the others. Their search:
+
+    python -m eval.retrieval --config configs/quora.py --config.dataset=runs/adapter-lora/held_out.tsv \\
+      --config.model=runs/adapter-lora/model --config.poolings=mean --config.ks=0 --config.max_length=32 \\
+      --config.backends=faiss-flat --config.out=runs/adapter/lora-0
+
+With `linear` and `bottleneck` the pooling is `auto`.
 
 Seen on 2 CPU cores shared with other work, seeds 0 to 2, one epoch (162 steps): MRR@10 among held-out questions
 0.4498 before; 0.7310 by full fine-tuning (1.4 to 2.6 minutes), 0.7280 by LoRA (1.8 to 2.6), 0.6819 by a matrix (5 to

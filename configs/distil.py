@@ -3,7 +3,10 @@
     python -m train.sbert --config configs/distil.py --config.data.file=DIR/text/enwiki/enwiki-00.txt.gz
 
 The file is any text, a line or a paragraph per line; its sentences are the data. The only labels are STS-B's dev
-scores, which choose the checkpoint. `experiments/distil.sh` trains and scores the seven STS tasks, raw and whitened.
+scores, which choose the checkpoint. The seven STS tasks, raw and whitened:
+
+    python -m eval.sts --config configs/miniature.py --config.model=runs/distil/model --config.poolings=mean \\
+      --config.baselines= --config.ks=0 --config.out=runs/distil-0-sts
 
 Seen in a small trial (`--config.data.limit=20000 --config.steps=400`), seeds 0 to 2, 7 minutes each on 2 CPU cores
 shared with other work: STS-B test 40.21 (35.74 to 44.70) before and 45.82, 47.12, 45.15 after;

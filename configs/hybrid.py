@@ -1,7 +1,9 @@
-"""Vectors alone, words alone, and both: hybrid search and variants of its constants.
+"""Vectors alone, words alone, and both: hybrid search by corpus, for float32 vectors and codes.
 
-Command: `python -m eval.hybrid --config configs/hybrid.py --config.model=NAME --config.dataset=NAME`;
-`experiments/hybrid.sh` runs encoders × corpora. The table is in docs/evidence/search.md.
+    python -m eval.hybrid --config configs/hybrid.py --config.dataset=DATA --config.out=runs/hybrid/minilm-NAME
+
+DATA is mrpc, pydocs, rte, wikipedia-7000, DIR/beir/scifact or DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz;
+`--config.engine=openvino` encodes faster. The table is in docs/evidence/search.md.
 """
 
 from configs.settings import Hybrid

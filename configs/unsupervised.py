@@ -1,12 +1,18 @@
-"""Four objectives without labels on an encoder that was not fine-tuned.
+"""Four objectives without labels on an encoder that was not fine-tuned: after the colon simcse, tsdae, ct, whitenedcse.
 
-    experiments/unsupervised.sh   # all four with three seeds, scored on the seven tasks
-    python -m train.sbert --config configs/unsupervised.py:tsdae   # one, once its sentences are there
+    python -m train.sbert --config configs/unsupervised.py:ct --config.seed=0
+    python -m eval.sts --config configs/miniature.py --config.model=runs/unsupervised/ct/model --config.baselines= \\
+      --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/ct-0-sts
 
-12,800 sentences of Wikipedia once, which `experiments/unsupervised.sh` writes; the learning rate is from no paper, but
-the same for all. STS-B dev chooses the checkpoint and nothing else. Three positives and batch 128 are WhitenedCSE's own
-setting; TSDAE's decoder has one layer here, in the paper as many as the encoder.
-Hardware, time and score: docs/evidence/without-labels.md.
+They learn from 12,800 sentences of Wikipedia once, every eighth of some length:
+
+    { echo text; gzip -dc DIR/text/enwiki/enwiki-00.txt.gz | sed 's/\\([.!?]\\) \\([A-Z]\\)/\\1\\n\\2/g' |
+      awk 'length > 40 && length < 200 && !/\\t/ && ++n % 8 == 0 && ++kept <= 12800' |
+      sed 's/"/""/g; s/.*/"&"/'; } > runs/unsupervised/sentences.tsv
+
+The learning rate is from no paper, but the same for all. STS-B dev chooses the checkpoint and nothing else. Three
+positives and batch 128 are WhitenedCSE's own setting; TSDAE's decoder has one layer here, in the paper as many as the
+encoder. Hardware, time and score: docs/evidence/without-labels.md.
 """
 
 from configs import simcse

@@ -175,11 +175,11 @@ def measured(
     hits = [first(index, queries, searched)]
     for seed in range(1, config.seeds if name == SPECTRUM else 1):
         hits.append(first(*coded(name, size, fit, searched, seed)[:2], searched))
-    gold = searched.gold
-    ranks = np.mean([metrics.reciprocal_ranks(ids, gold, FIRST) for ids in hits], axis=0)
+    scores = [measure.scores(ids, searched.gold) for ids in hits]
+    ranks = np.mean([of_seed["mrr_at_10"] for of_seed in scores], axis=0)
     rescored = None
     if config.rescore and name != RAW:
-        rescored = metrics.reciprocal_ranks(reordered(hits[0][:, : config.rescore], searched), gold, FIRST)
+        rescored = measure.scores(reordered(hits[0][:, : config.rescore], searched), searched.gold)["mrr_at_10"]
     row: dict[str, Any] = NO_WHITENING | {
         "model": encoder.name,
         "pooling": encoder.view.head.name,
@@ -191,8 +191,7 @@ def measured(
         "code": name,
         "bytes": count,
         "mrr_at_10": float(ranks.mean()),
-        "recall_at_10": _mean(metrics.recalls(ids, gold, FIRST) for ids in hits),
-        "ndcg_at_10": _mean(metrics.discounted_gains(ids, gold, FIRST) for ids in hits),
+        **{name: _mean(of_seed[name] for of_seed in scores) for name in ("recall_at_10", "ndcg_at_10")},
         "float32_recall_at_10": None,
         "rescored_mrr_at_10": None if rescored is None else float(rescored.mean()),
         "build_us": 1e6 * built / index.size,

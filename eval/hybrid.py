@@ -25,8 +25,7 @@ from eval.report.table import Table, bounds, mark, number
 from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import NO_WHITENING, integers
-from jaxwhiten import metrics, scoring
-from jaxwhiten.datasets import RetrievalData
+from jaxwhiten import scoring
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.search import Index, build_index
 from jaxwhiten.search.words import BY_WORDS, NEAREST
@@ -73,7 +72,7 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
             WORDS: by_words,
             HYBRID: hybrid(index, queries, asked.queries),
         }
-        scores = {method: scored(ids, asked) for method, ids in results.items()}
+        scores = {method: measure.scores(asked.others(ids), asked.gold) for method, ids in results.items()}
         for method, of_method in scores.items():
             row = {"dataset": name, "bytes": size, "method": method}
             run.rows.append(Record(NO_WHITENING | row | compared(of_method, scores[VECTORS], config)))
@@ -89,22 +88,14 @@ def hybrid(index: Index, queries: np.ndarray, texts: Sequence[str]) -> np.ndarra
     return ids
 
 
-def scored(ids: np.ndarray, data: RetrievalData) -> dict[str, np.ndarray]:
-    """nDCG@10 and MRR@10 × 100 of each query."""
-    first = data.others(ids)
-    return {
-        "ndcg": 100 * metrics.discounted_gains(first, data.gold, FIRST),
-        "mrr": 100 * metrics.reciprocal_ranks(first, data.gold, FIRST),
-    }
-
-
 def compared(scores: dict[str, np.ndarray], others: dict[str, np.ndarray], config: Hybrid) -> dict[str, Any]:
     """The means, the differences to others, and the queries that are worse."""
     figures: dict[str, Any] = {}
-    for name, values in scores.items():
+    for name in ("mrr", "ndcg"):
+        values = 100 * scores[f"{name}_at_10"]
+        changes = values - 100 * others[f"{name}_at_10"]
         figures[f"{name}_at_10"] = estimate(values, config.bootstrap, config.seed)
-        figures[f"{name}_versus"] = estimate(values - others[name], config.bootstrap, config.seed)
-    changes = scores["ndcg"] - others["ndcg"]
+        figures[f"{name}_versus"] = estimate(changes, config.bootstrap, config.seed)
     worse = changes < -1e-9
     figures["better"] = float((changes > 1e-9).mean())
     figures["worse"] = float(worse.mean())

@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import logging
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from eval.report.retrieval import TABLES, VIEWS
 from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import RAW, choices, row_fields, setting_name
-from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics
+from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.runtime import distributed
@@ -179,9 +178,11 @@ def score(
             exact[reference] = measure.Exact(stored, prepared[searches.exact], first, reference)
         one_by_one = vectors.queries[searches.single][:, None]
         single = measure.single_milliseconds(lambda query, index=index: index.search(query, first), one_by_one)
-        ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
+        scores = measure.scores(ids, data.gold)
         row = Record(
-            dict(setting) | quality(ids, ranks, data.gold),
+            dict(setting) | {name: float(values.mean()) for name, values in scores.items()},
+            mrr_interval=None,
+            versus_raw=None,
             backend=backend,
             options=Record(index.options),
             index_recall_at_10=exact[reference].recall(ids[searches.exact][:, :first]),
@@ -196,17 +197,7 @@ def score(
             reranked=rerank(ids, searches, searches.reranker) if searches.reranker else None,
         )
         say(f"{setting_name(row)}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
-        yield row, index, ranks
-
-
-def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str, Any]:
-    """The quality figures of a row, without their intervals."""
-    return {
-        "mrr_at_10": float(ranks.mean()) if len(ranks) else math.nan,
-        **{f"recall_at_{k}": metrics.recalls(ids, gold, k).mean() for k in (1, 10, 100)},
-        "ndcg_at_10": metrics.discounted_gains(ids, gold, 10).mean(),
-        **dict.fromkeys(("mrr_interval", "versus_raw")),
-    }
+        yield row, index, scores["mrr_at_10"]
 
 
 def rerank(ids: np.ndarray, searches: Searches, reranker: CrossEncoder) -> Record:
@@ -218,16 +209,15 @@ def rerank(ids: np.ndarray, searches: Searches, reranker: CrossEncoder) -> Recor
     start = time.perf_counter()
     _, ordered = reranker.rerank(queries, documents, candidates)
     seconds = time.perf_counter() - start
-    measures = {"mrr_at_10": metrics.reciprocal_ranks, "ndcg_at_10": metrics.discounted_gains}
-    before, after = ({name: score(x, gold, FIRST) for name, score in measures.items()} for x in (candidates, ordered))
-    means = [Record({name: float(score.mean()) for name, score in figures.items()}) for figures in (before, after)]
-    gain = {name: estimate(after[name] - values, searches.config.bootstrap, 0) for name, values in before.items()}
+    names = ("mrr_at_10", "ndcg_at_10")
+    before, after = (measure.scores(x, gold) for x in (candidates, ordered))
+    gain = {name: estimate(after[name] - before[name], searches.config.bootstrap, 0) for name in names}
     return Record(
         model=reranker.name,
         depth=candidates.shape[1],
         queries=len(queries),
-        before=means[0],
-        after=means[1],
+        before=Record({name: float(before[name].mean()) for name in names}),
+        after=Record({name: float(after[name].mean()) for name in names}),
         gain=Record(gain),
         ms=1000 * seconds / len(queries),
     )

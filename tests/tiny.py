@@ -6,10 +6,10 @@ import json
 import tempfile
 from pathlib import Path
 
-from configs.vocabulary import SPECIAL_TOKENS, train_wordpiece
 from jaxwhiten import POOLINGS
 from jaxwhiten.models import EncoderConfig
 from tests.sentences import SENTENCES
+from train.vocabulary import SPECIAL_TOKENS, train_wordpiece
 
 # Poolings that take no parameters.
 ALONE = tuple(name for name in POOLINGS if name not in ("layers", "ditto", "promptbert", "idf"))

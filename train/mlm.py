@@ -21,7 +21,6 @@ from flax import nnx
 
 from configs import launch
 from configs.settings import MLM
-from configs.vocabulary import save_wordpiece, train_wordpiece
 from eval.machine import devices
 from jaxwhiten import io, training
 from jaxwhiten.datasets import Corpus, corpus_files
@@ -35,6 +34,7 @@ from train import masking
 from train.cards import masked_model_card
 from train.common import count, options_of
 from train.masked import MaskedLM, load_masked_lm, save_masked_lm
+from train.vocabulary import save_wordpiece, train_wordpiece
 
 # Settings that determine the result, in addition to the options of training.
 OWN = ("model", "held_out", "sizes", "vocabulary", "block_length", "mask", "dropout", "evaluate_blocks")

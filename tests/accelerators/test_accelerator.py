@@ -1,4 +1,4 @@
-"""`experiments/accelerator.sh` on a machine without one: it runs, and reports every part."""
+"""`benchmarks.accelerator` on a machine without one: it runs, and reports every part."""
 
 import json
 import subprocess

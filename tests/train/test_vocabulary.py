@@ -2,9 +2,9 @@
 
 import pytest
 
-from configs.vocabulary import SPECIAL_TOKENS, save_wordpiece, train_wordpiece
 from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
+from train.vocabulary import SPECIAL_TOKENS, save_wordpiece, train_wordpiece
 
 TEXT = SENTENCES * 3
 
