@@ -7,9 +7,9 @@
       --config.poolings=first_last_avg,layers:0 --config.whitening=none,target,documents --config.ks=0,128,64 \\
       --config.backends=faiss-flat --config.out=runs/miniature/raw-NAME
 
-DATA is mrpc, pydocs or DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz. Seen on 2 CPU cores: the first table 78 seconds,
-all a quarter of an hour. Averages (wmean), first_last_avg: 49.28 raw, 67.30 target and 63.24 nli at k = 256; after NLI
-61.44, 68.11 and 64.57.
+DATA is mrpc, pydocs or DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz. Seen on 2 CPU cores: the first table 78
+seconds, all a quarter of an hour. Averages (wmean), first_last_avg: 49.28 raw, 67.30 target and 63.24 nli at k = 256;
+after NLI 61.44, 68.11 and 64.57.
 """
 
 from configs import sts

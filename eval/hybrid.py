@@ -28,7 +28,6 @@ from eval.settings import NO_WHITENING, integers
 from jaxwhiten import scoring
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.search import Index, build_index
-from jaxwhiten.search.words import BY_WORDS, NEAREST
 
 FIRST = 10
 VECTORS, WORDS, HYBRID = "vectors", "words", "hybrid"
@@ -51,7 +50,7 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
             encoder,
             common.encoding(0.0, 0, note="not timed"),
             protocol={
-                "hybrid": f"{BY_WORDS} documents of rare words join the {NEAREST} nearest; BM25 and cosines rank them",
+                "hybrid": "documents of the query's rare words join the nearest ones; cosines and BM25 rank them",
                 "words": "BM25 of jaxwhiten.scoring, over all documents",
                 "versus": "differences to vectors alone of the same size, × 100, over the same queries",
             },
