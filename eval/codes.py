@@ -26,7 +26,7 @@ from eval.common import Notes, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
 from eval.driver import driven
 from eval.intervals import estimate
-from eval.report.codes import TABLES, VIEWS, plot_codes
+from eval.report.codes import TABLES, VIEWS
 from eval.runs import Record, Run
 from eval.searches import load_search
 from eval.settings import NO_WHITENING, choices, fractions, integers, words
@@ -281,7 +281,7 @@ def make_header(config: Codes, encoder: Encoder, searched: Searched, seconds: fl
     )
 
 
-__all__: Sequence[str] = ["TABLES", "VIEWS", "evaluator", "main", "plot_codes"]
+__all__: Sequence[str] = ["TABLES", "VIEWS", "evaluator", "main"]
 main = driven(evaluator, VIEWS)
 
 if __name__ == "__main__":

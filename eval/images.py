@@ -17,7 +17,6 @@ FOLDER = Path("docs/images")
 QUALITY = {"Sentences of Wikipedia": "tasks/minilm-wikipedia-7000", "Captions (SNLI)": "tasks/minilm-snli"}
 # The run of each other picture, and the function of its program that draws it.
 IMAGES = {
-    "codes": ("tasks/minilm-wikipedia-7000", "plot_codes"),
     "growth": ("benchmarks/growth", "draw"),
     "scans": ("benchmarks/search_batches", "draw"),
     "serving-memory": ("benchmarks/serving_faults", "draw_memory"),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from eval.plotting import COLORS, new_figure
 from eval.report import views
-from eval.report.plots import scale_amounts
+from eval.report.front import draw_quality
 from eval.report.table import SIGNIFICANT, Columns, Table, bounds, figure, mark, number, table
 from eval.runs import Record, Run
 from jaxwhiten.whitening import is_spread
@@ -30,8 +28,6 @@ _COLUMNS: Columns = {
     "rescored MRR@10": figure("rescored_mrr_at_10", 4),
     "build µs": figure("build_us", 1),
 }
-_TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below the best codes
-_MARKERS = "osD^vPX*<>hd"
 GAMMAS = (None, 0.0, 0.25, 0.5, 1.0)  # of the whitening before a code; None: unchanged vectors
 RULE = "rule"
 
@@ -49,47 +45,11 @@ def figures_table(run: Run) -> Table:
 
 
 def plot_codes(run: Run, path: Path) -> Path | None:
-    """Difference of the MRR@10 to float32 against bytes, with intervals: a line per code.
-
-    The scale is linear near the best codes and logarithmic farther away, so that good codes stand apart. None where all
-    codes have the same size.
-    """
-    raw = next((row for row in run.rows if row.whitening == "none"), None)
-    rows = sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
-    if raw is None or len({row.bytes for row in rows}) < 2:
+    """`draw_quality` of a run with intervals; None where all codes have the same size, or the spectrum code several γ."""
+    codes = [row for row in run.rows if row.versus_raw is not None]
+    if len({row.bytes for row in codes}) < 2 or len({row.gamma for row in codes if row.code == _CODE}) > 1:
         return None
-    several = len({row.gamma for row in rows if row.code == _CODE}) > 1
-
-    def name(row: Record) -> str:
-        return f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else str(row.code)
-
-    codes = list(dict.fromkeys(map(name, rows)))
-    with new_figure(path, 6.4, 4.3) as drawing:
-        axis = drawing.subplots()
-        for number, code in enumerate(codes):
-            measured = [(row.bytes, row.versus_raw) for row in rows if name(row) == code and row.versus_raw]
-            sizes = [size * 1.006 ** (number - len(codes) / 2) for size, _ in measured]  # side by side
-            centre = [estimate.value for _, estimate in measured]
-            bars = [[e.value - e.low for _, e in measured], [e.high - e.value for _, e in measured]]
-            style = _MARKERS[number % len(_MARKERS)] + ("--" if number >= len(COLORS) else "-")
-            color = COLORS[number % len(COLORS)]
-            axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, fmt=style, color=color)
-        axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
-        axis.set_xlabel("bytes")
-        scale_amounts(axis)
-        ends_of = [end for row in rows if row.versus_raw for end in (row.versus_raw.low, row.versus_raw.high)]
-        best = round(max(row.versus_raw.value for row in rows if row.versus_raw))
-        low = min(0, *ends_of) - 0.5
-        high = max(0, *ends_of) + 0.1
-        scale = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
-        axis.set_yscale("function", functions=scale)
-        axis.set_ylim(low, high)
-        ticks = sorted({tick for step in _TICKS for tick in (best - step, best + step) if low <= tick <= high})
-        axis.set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
-        axis.set_ylabel("MRR@10 × 100 − float32")
-        drawing.suptitle(run.header.title, fontsize=10)
-        drawing.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return path
+    return draw_quality({run.header.title: run}, path)
 
 
 _STORED = {

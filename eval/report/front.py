@@ -1,4 +1,4 @@
-"""README's picture: quality of search against bytes per vector, for two runs of `eval.codes`, light or dark."""
+"""The picture of runs of `eval.codes`, README's among them: quality of search against bytes per vector."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ _DARK: dict[str, str] = {
 }
 
 
-def draw_quality(runs: Mapping[str, Run], path: Path, dark: bool = False) -> None:
+def draw_quality(runs: Mapping[str, Run], path: Path, dark: bool = False) -> Path:
     """A panel for each run, with its title; bands and bars are intervals of the difference to float32."""
     settings = {}
     if dark:
         settings = _DARK
-    with new_figure(path, 8.4, 3.7, **settings) as figure:
-        for axis, (title, run) in zip(figure.subplots(1, len(runs)), runs.items(), strict=True):
+    with new_figure(path, 4.2 * max(2, len(runs)), 3.7, **settings) as figure:
+        axes = figure.subplots(1, len(runs), squeeze=False)[0]
+        for axis, (title, run) in zip(axes, runs.items(), strict=True):
             _draw(axis, run, dark)
             axis.set(title=title, xlabel="bytes per text in memory")
-        figure.axes[0].set_ylabel("MRR@10 × 100")
+        axes[0].set_ylabel("MRR@10 × 100")
+    return path
 
 
 def _draw(axis: Any, run: Run, dark: bool) -> None:
@@ -52,9 +54,11 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
     axis.plot([raw.bytes], [level], "s", ms=5, color=ink)
     _name(axis, "float32", (raw.bytes, level), ink, (-22, 6))
     for code, (name, *colors) in _CODES.items():
-        rows = of_code[code]
         color = colors[dark]
-        measured = [(row.bytes, _shifted(level, row.versus_raw)) for row in rows if row.versus_raw is not None]
+        rows = [row for row in of_code.get(code, ()) if row.versus_raw is not None]
+        measured = [(row.bytes, _shifted(level, row.versus_raw)) for row in rows]
+        if not measured:
+            continue
         if len(measured) > 1:
             sizes = [size for size, _ in measured]
             centre, low, high = zip(*(interval for _, interval in measured), strict=True)
@@ -70,9 +74,10 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
                 rescored = _shifted(level, rows[0].rescored_versus_raw)
             _point(axis, rows[0].bytes, rescored, color, "none")
     axis.set_xscale("log", base=2)
-    ticks = [24, 48, 96, 192, 384, 768, 1536]
+    least = min(row.bytes for rows in of_code.values() for row in rows)
+    ticks = [least << n for n in range((raw.bytes // least).bit_length())]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axis.set_xlim(19, 2100)
+    axis.set_xlim(0.8 * least, 1.4 * raw.bytes)
     axis.minorticks_off()
 
 

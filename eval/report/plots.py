@@ -1,33 +1,14 @@
-"""Plots of runs of `eval.sts`, and an axis that others use, too."""
+"""The plot of runs of `eval.sts`."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 from eval.aggregates import scores_of
 from eval.plotting import COLORS, new_figure
 from eval.runs import Record, Run
 from eval.settings import knobs, label, symbols
-
-
-def scale_amounts(axis: Any) -> None:
-    """Makes the horizontal axis logarithmic with plain numbers as ticks, even if the data span less than a decade.
-
-    To be called after everything is drawn.
-    """
-    from matplotlib import ticker
-
-    axis.set_xscale("log")
-    low, high = axis.get_xlim()
-    if high > 10 * low:
-        locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0))
-    else:
-        locator = ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
-    axis.xaxis.set_major_locator(locator)
-    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axis.xaxis.set_minor_locator(ticker.NullLocator())
 
 
 def plot_scores(run: Run, path: Path) -> Path | None:
