@@ -16,10 +16,16 @@ from eval.methods import make_method
 from eval.runs import Record
 from eval.settings import NO_WHITENING, RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
-from eval.words import weigh
 from jaxwhiten import Moments, Whitening
-from jaxwhiten.scoring import cosines
+from jaxwhiten.scoring import BM25, TFIDF, cosines, weigh
 
+# Controls that use words and no encoder.
+WORDS = {
+    "tfidf": "lower-cased runs of letters and digits, "
+    "1 + log of the count times the smoothed idf of what a whitening is fitted on, cosine",
+    "bm25": "the words of tfidf, k1 = 1.5, b = 0.75",
+}
+_WEIGHTS = {"tfidf": TFIDF, "bm25": BM25}
 # These do not look at the sentences of the tasks.
 _BLIND = ("none", "nli", "random-projection")
 
@@ -136,7 +142,7 @@ def score_method(name: str, encoded: Encoded, ks: Sequence[int], notes: Notes, s
 def score_words(
     name: str, counts: csr_matrix, tasks: Sequence[TaskIndex], fits: Mapping[str, np.ndarray | None]
 ) -> Iterator[Scored]:
-    """Rows of a baseline of `eval.words`, one for each fit: cosines of weighted counts of words.
+    """Rows of a baseline of `WORDS`, one for each fit: cosines of weighted counts of words.
 
     `counts` begins with the unique sentences. `fits` has, by name, the rows on which words are counted; None for the
     sentences that `target` is fitted on, task by task.
@@ -146,7 +152,7 @@ def score_words(
         for task in tasks:
             started = time.perf_counter()
             fit_on = counts[task.fit if rows is None else rows]
-            _, weights = weigh(name, counts, fit_on)
+            _, weights = weigh(_WEIGHTS[name], counts, fit_on)
             tally.add(task, cosines(weights, task.left, task.right), fit_on.shape[0], started)
         setting = NO_WHITENING | {"k": counts.shape[1], "fit_seconds": 0.0}
         yield tally.row(Encoded("words", name, counts, tasks), whitening, setting)

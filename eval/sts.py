@@ -26,10 +26,9 @@ from eval.intervals import resampled, with_intervals
 from eval.methods import METHODS
 from eval.report.sts import TABLES, VIEWS, plot_scores
 from eval.runs import Record, Run
-from eval.scoring import Scored, fit, score, score_method, score_words
+from eval.scoring import WORDS, Scored, fit, score, score_method, score_words
 from eval.settings import choices, optional_choices
 from eval.tasks import Encoded, TaskIndex, index_sentences
-from eval.words import WORDS
 from jaxwhiten import Encoder
 from jaxwhiten.runtime import distributed
 from jaxwhiten.scoring import count

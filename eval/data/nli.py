@@ -62,7 +62,6 @@ class NLIRows:
     # 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
     label: Int8[np.ndarray, " n"]
     sources: tuple[NLISource, ...]  # the files read, with numbers of rows kept and dropped
-    left_out: Mapping[str, str]  # files that were recognized but not read, and why
 
     def __len__(self) -> int:
         return len(self.premise)
@@ -80,7 +79,6 @@ class NLIRows:
             if source.dropped:
                 line += f" (dropped: {', '.join(f'{count} {reason}' for reason, count in source.dropped.items())})"
             lines.append(line)
-        lines += [f"{name}: not read, {reason}" for name, reason in self.left_out.items()]
         return "\n".join(lines)
 
 
@@ -132,17 +130,16 @@ def _contained(names: Sequence[str]) -> dict[str, str]:
     return result
 
 
-def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
-    """Sources to read, and the other sources with the reason why they are not read."""
+def _choose(names: Sequence[str], sources: Sequence[str] | None) -> list[str]:
+    """The sources to read."""
     if sources is None:
         contained = _contained(names)
-        left_out = {name: f"its rows are in {container}" for name, container in contained.items()}
-        return [name for name in names if name not in contained], left_out
+        return [name for name in names if name not in contained]
     for name in sources:
         check_name("NLI source", name, names)
     for name, container in _contained(sources).items():
         raise InputError(f"NLI sources {name!r} and {container!r}: the second contains the first, so specify only one.")
-    return list(dict.fromkeys(sources)), {name: "not asked for" for name in names if name not in sources}
+    return list(dict.fromkeys(sources))
 
 
 def _overlap(path: Path) -> np.ndarray:
@@ -202,24 +199,20 @@ def _read_source(
 def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
     """Reads the NLI files of a local folder, or None if it holds none; arguments as `load_nli`."""
     tables: dict[str, tuple[Path, dict[str, str]]] = {}
-    unrecognized: dict[str, str] = {}
     for name, path in _candidates(Path(folder)).items():
         if columns := _columns(path):
             tables[name] = path, columns
         elif _OFFICIAL.match(path.name):
             raise DataError(f"{path}, line 1: no columns sentence1, sentence2 and label (or gold_label) in the header.")
-        else:
-            unrecognized[name] = "it has no columns of premise, hypothesis and label"
     if not tables:
         return None
-    names, left_out = _choose(list(tables), sources)
+    names = _choose(list(tables), sources)
     read, premises, hypotheses, labels = zip(*(_read_source(name, *tables[name], rules) for name in names), strict=True)
     return NLIRows(
         premise=list(chain.from_iterable(premises)),
         hypothesis=list(chain.from_iterable(hypotheses)),
         label=np.concatenate(labels),
         sources=read,
-        left_out=left_out | unrecognized,
     )
 
 

@@ -45,7 +45,7 @@ def figures_table(run: Run) -> Table:
 
 
 def plot_codes(run: Run, path: Path) -> Path | None:
-    """`draw_quality` of a run with intervals; None where all codes have the same size, or the spectrum code several γ."""
+    """`draw_quality` of a run with intervals; None for codes of one size, or the spectrum code after several γ."""
     codes = [row for row in run.rows if row.versus_raw is not None]
     if len({row.bytes for row in codes}) < 2 or len({row.gamma for row in codes if row.code == _CODE}) > 1:
         return None
