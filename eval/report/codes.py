@@ -45,11 +45,13 @@ def figures_table(run: Run) -> Table:
 
 
 def plot_codes(run: Run, path: Path) -> Path | None:
-    """`draw_quality` of a run with intervals; None for codes of one size, or the spectrum code after several γ."""
-    codes = [row for row in run.rows if row.versus_raw is not None]
-    if len({row.bytes for row in codes}) < 2 or len({row.gamma for row in codes if row.code == _CODE}) > 1:
+    """`draw_quality` of a run, of each code with the first γ; None without intervals, and for codes of one size."""
+    if len({row.bytes for row in run.rows if row.versus_raw is not None}) < 2:
         return None
-    return draw_quality({run.header.title: run}, path)
+    first: dict[tuple[str, int], Record] = {}
+    for row in run.rows:
+        first.setdefault((row.code, row.bytes), row)
+    return draw_quality({run.header.title: Run(run.header, [*first.values()])}, path)
 
 
 _STORED = {
