@@ -106,18 +106,20 @@ def hybrid_table(*runs: Run) -> Table | None:
     """nDCG@10 × 100 of vectors, words and both, with intervals, and what both change; MRR@10 beside it."""
     body = []
     for run in runs:
+        data = run.header.dataset
+        name = f"{data.name.partition('.')[0]}: {data.documents:,}; {data.queries:,}"
         for size in dict.fromkeys(row.bytes for row in run.rows):
             rows = {row.method: row for row in run.rows if row.bytes == size}
             three = [rows[method] for method in (VECTORS, WORDS, HYBRID)]
             both = rows[HYBRID]
-            line = [both.dataset, f"{size or 'float32'}"]
+            line = [name, f"{size or 'float32'}"]
             line += [f"{number(row.ndcg_at_10.value, 1)} ({bounds(row.ndcg_at_10, 1)})" for row in three]
             line.append(_changed(both.ndcg_versus))
             line.append(_changed(both.mrr_versus))
             line.append(f"{number(100 * both.better, 1)} / {number(100 * both.worse, 1)}")
             line.append(number(both.loss, 0))
             body.append(line)
-    heads = ["search", "bytes", "vectors", "words", "both", "both − vectors"]
+    heads = ["search: documents; queries", "bytes", "vectors", "words", "both", "both − vectors"]
     heads += ["MRR@10: both − vectors", "queries better / worse, %", "loss if worse"]
     return Table(heads, body, 2, groups=[line[0] for line in body], merged=True) if body else None
 
