@@ -167,7 +167,7 @@ def _of_texts(
     if whitening:
         model.view.check_fitted(settings.get("whitening") or settings["codes"], whitening, "document")
     coded = settings["codes"] or settings["bytes"] or model.view.head.code
-    BACKENDS[settings["backend"]].check_stores(coded=bool(coded))
+    BACKENDS[settings["backend"]].store(coded=bool(coded))
     floats = model.with_view(model.view.uncoded)
     check_sizes(floats.dimension, bytes=settings["bytes"])
     vectors = encode(floats, texts, "document", model.view.head.code, cache=cache)

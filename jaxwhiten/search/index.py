@@ -17,14 +17,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from jaxwhiten.codes import Code, load_fitted
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning, warn
+from jaxwhiten.errors import (
+    REASON,
+    FormatError,
+    InputError,
+    MismatchError,
+    ModelError,
+    check_counts,
+    check_integer,
+    turning,
+    warn,
+)
 from jaxwhiten.io import PathLike, atomic_path
 from jaxwhiten.io.records import from_json
 from jaxwhiten.options import Rule, check_options
-from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS
 from jaxwhiten.search.documents import Document, Documents, as_ids, as_json, unique_ids
-from jaxwhiten.search.encoders import Location
+from jaxwhiten.search.faiss import FLAT
 from jaxwhiten.search.header import (
     FITTED,
     KIND,
@@ -36,10 +44,12 @@ from jaxwhiten.search.header import (
     put_file,
     read_header,
 )
-from jaxwhiten.search.prepare import TRANSFORM, Rows, check_vectors, read_map, write_map
+from jaxwhiten.search.ivf import IVF
+from jaxwhiten.search.jax_flat import JAX
+from jaxwhiten.search.prepare import TRANSFORM, Coding, Rows, check_vectors, write_map
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.state import State, version_of
-from jaxwhiten.search.store import Arrays, Store
+from jaxwhiten.search.store import Arrays, Backend, Store
 from jaxwhiten.search.where import Where, rows_where
 from jaxwhiten.search.words import (
     BY_WORDS,
@@ -69,6 +79,10 @@ _RULES = (
 )
 
 
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (FLAT, IVF, JAX)}
+"""Every backend by name."""
+
+
 class Hit(NamedTuple):
     """One result: the document's id, its score (a cosine), and its text and metadata if the index keeps them.
 
@@ -87,6 +101,14 @@ class Hit(NamedTuple):
         if self.metadata is None:
             del record["metadata"]
         return record
+
+
+class Location(NamedTuple):
+    """Where an index was loaded from, and its encoder: the current `model`, if it has moved, and another engine."""
+
+    path: PathLike
+    model: str | None = None
+    engine: str | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -148,11 +170,27 @@ class Index(Header):
     def views(self) -> Views | None:
         """The views of texts for this index; None if it was built of vectors.
 
-        A loaded index reads the model that it records when they are first used.
+        A loaded index reads the model that it records when they are first used: MismatchError if it records none,
+        ModelError if the model has moved.
         """
         if self.location is None:
             return self.encoders
-        views = self.location.views(self.space, self.folder)
+        from jaxwhiten.views import Views  # not needed for vectors alone
+        from jaxwhiten.views.loading import reopened
+
+        path, model, engine = self.location
+        if self.space is None:
+            raise MismatchError(
+                f"{path}: does not record its encoder, so queries cannot be encoded. Rebuild it with `jaxwhiten index`."
+            )
+        if model is None and self.folder is not None:
+            name = str(self.space.model)
+            places = (Path(name), Path(path).resolve().parent / name, Path(self.folder))
+            model = next((str(place) for place in places if place.is_dir()), None)
+            if model is None:
+                advice = "specify its location with `model`"
+                raise ModelError(f"{self.folder}: the model of the index {path} was not found: {advice}.")
+        views = Views.of(reopened(self.space, model=model, engine=engine)[0])
         self.check_fits(views.queries.space)
         return views
 
@@ -286,7 +324,7 @@ class Index(Header):
         texts = texts_of(documents, vectors)
         rows_of_metadata = rows_of(metadata, vectors)
         own = self._own(change, ids, len(vectors))
-        arrays = self.store.stored(vectors)
+        arrays = self.store.kept(vectors, self.store.coding)
         replaced = 0
 
         def put(connection: sqlite3.Connection, state: State) -> State:
@@ -666,7 +704,7 @@ def new_index(
             create_words(connection)
         state.write_version(connection)
         index.documents.put(connection, range(len(store)), ids, texts, metadata)
-        put_file(connection, TRANSFORM, lambda path: write_map(path, store.prepare, store.tensors))
+        put_file(connection, TRANSFORM, lambda path: write_map(path, store.coding.tensors))
         if fitted is not None:
             put_file(connection, FITTED, fitted.save)
         if rescoring is not None:
@@ -710,16 +748,12 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
 
 def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:
     """What makes the store of an index of its arrays."""
-    kind = BACKENDS[header.backend]
-    options = from_json(kind.Options, header.options, f"{where}: options", "Rebuild the index.")
+    backend = BACKENDS[header.backend]
+    options = from_json(backend.options, header.options, f"{where}: options", "Rebuild the index.")
 
     def make(arrays: Arrays) -> Store:
-        prepare, tensors = get_file(
-            connection,
-            TRANSFORM,
-            lambda file: read_map(file, header.input_dimension, header.normalize, header.dimension),
-        )
-        return kind.read(arrays, prepare, tensors, options, header)
+        coding = get_file(connection, TRANSFORM, lambda file: Coding.read(file, header))
+        return backend.store(coding.quantizer is not None).read(arrays, options, coding)
 
     return make
 

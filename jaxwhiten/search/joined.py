@@ -122,10 +122,8 @@ def _check_alike(first: Index, other: Index) -> None:
         values = f"{getattr(first, name)!s:.80} and {getattr(other, name)!s:.80}"
         raise MismatchError(f"{names[0]} and {names[1]} differ in {name}: {values}. Build both with the same settings.")
     check_space(names[0], first.space or Space(), other.space or Space(), "search them apart", strict=True)
-    maps = [index.store.prepare.hash() for index in (first, other)]
-    tensors = [index.store.tensors for index in (first, other)]
-    same = all(np.array_equal(array, tensors[1][name]) for name, array in tensors[0].items())
-    if maps[0] != maps[1] or not same:
+    tensors, others = (index.store.coding.tensors for index in (first, other))
+    if tensors.keys() != others.keys() or not all(np.array_equal(tensors[name], others[name]) for name in tensors):
         raise MismatchError(f"{names[0]} and {names[1]} have different codes: build the second with `like`.")
 
 

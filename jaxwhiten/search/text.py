@@ -12,7 +12,6 @@ from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts
 from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.documents import unique_ids
-from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.index import Hit, Index
 from jaxwhiten.search.where import Where
 from jaxwhiten.text import Texts, as_texts, is_blank
@@ -20,6 +19,19 @@ from jaxwhiten.types import IdsLike, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """What has a view of documents and one of queries: an `Encoder`, a `View` or `Views`."""
+
+    @property
+    def documents(self) -> View:
+        """The view of documents, which may end with a code."""
+
+    @property
+    def queries(self) -> View:
+        """The view of queries for them."""
 
 
 @runtime_checkable
@@ -123,7 +135,7 @@ def index_of(
 
     code = encoder.documents.code
     if vectors is None:  # what can be wrong is found before the texts are encoded
-        check_settings(backend, options, codes, rescore)[0].check_stores(coded=bool(codes or bytes or code))
+        check_settings(backend, options, codes, rescore, coded=bool(codes or bytes or code))
         _ = None if ids is None else unique_ids(ids, len(texts))
     documents = encoder.documents.uncoded
     if code is not None and not (codes or bytes or whitening):

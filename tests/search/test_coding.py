@@ -61,10 +61,11 @@ def test_every_backend_gives_the_cosines_of_every_code(backend, name, given, vec
 def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes, vectors):
     how = {"codes": codes, **({"bytes": 8} if codes == "spectrum" else {})}
     index = build_index(vectors, "faiss-ivf", nlist=8, nprobe=1, **how)
-    centers, lists = index.store.scan.centers, index.store.arrays["lists"]
+    centers, lists = index.store.coding.centers, index.store.arrays["lists"]
     index.add(vectors[:7])
     lists = index.store.arrays["lists"]
-    found = index.store.scan.search(centers, index.size)
+    scan, params = index.store._in_turn, index.store.params(None)
+    found = scan.search(centers, index.size, params=params)[1]
     assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
 
 
