@@ -11,6 +11,7 @@ References:
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import weakref
 from typing import Any
@@ -120,17 +121,13 @@ class FaissCodes(CodedStore):
         units = self.units(queries, prepared)
         cores = hardware.cores()
         few = len(queries) < cores and len(self._parts) > 1
-        scan = self._at_once if few else self._in_turn
-
-        def search(part: slice) -> tuple[np.ndarray, np.ndarray]:
-            with hardware.faiss_on_one_thread():
-                return self._search(scan, units[part], k, among)
-
+        search = functools.partial(self._search, self._at_once if few else self._in_turn, k=k, among=among)
         if few:
-            results = [search(part) for part in blocks(len(queries), 1)]
+            results = [search(query[None]) for query in units]
         else:
             count = 1 if len(queries) * (self.codes.nbytes + _TABLES) < _ALONE else cores
-            results = hardware.on_threads(search, [*blocks(len(queries), max(1, -(-len(queries) // count)))])
+            shares = blocks(len(queries), max(1, -(-len(queries) // count)))
+            results = hardware.on_threads(search, [units[share] for share in shares])
         if len(results) == 1:
             return results[0]
         return np.concatenate([scores for scores, _ in results]), np.concatenate([rows for _, rows in results])
@@ -138,19 +135,22 @@ class FaissCodes(CodedStore):
     def _search(
         self, scan: Any, units: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`search` for mapped queries of unit length."""
+        """`search` for mapped queries of unit length, on the calling thread."""
         asked, products = self.quantizer.asked(units)
         wide = min(self.size, max(WIDER * k, LEAST))
         points = self.quantizer.scanned(asked)
         if among is None or self.selects:
-            candidates = scan.search(points, wide, params=self.params(among))[1]
+            params = self.params(among) if self.selects else None
+            with hardware.faiss_on_one_thread():
+                candidates = scan.search(points, wide, params=params)[1]
             return self._best(asked, products, candidates, k)
         deep = 2 * wide * -(-self.size // max(1, len(among)))
         if len(among) <= deep:
             return self.best_of(asked, products, among, k)
         inside = np.zeros(self.size + 1, bool)  # the last for a missing row
         inside[among] = True
-        candidates = scan.search(points, deep)[1]
+        with hardware.faiss_on_one_thread():
+            candidates = scan.search(points, deep)[1]
         candidates[~inside[candidates]] = -1
         scores, rows = self._best(asked, products, candidates, k)
         short = rows[:, -1] < 0
@@ -159,8 +159,7 @@ class FaissCodes(CodedStore):
         return scores, rows
 
     def params(self, among: Int64[np.ndarray, " m"] | None) -> Any:
-        """The parameters of a scan among some rows, or all."""
-        return None
+        """The parameters of a scan among some rows, or all, where it `selects`."""
 
     def _best(
         self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int

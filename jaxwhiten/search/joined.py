@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, MismatchError, warn
+from jaxwhiten.errors import InputError, MismatchError, check_integer, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.search.documents import as_ids
 from jaxwhiten.search.index import Hit, Index, are_texts, hits_of_texts, open_index_file
 from jaxwhiten.search.where import Where
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.types import IdsLike, RowsLike, Shaped
+from jaxwhiten.types import Float32, IdsLike, RowsLike, Shaped
 
 if TYPE_CHECKING:
     from jaxwhiten.views import Views
@@ -98,7 +98,19 @@ class JoinedIndex:
         texts: Sequence[str] | None = None,
     ) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
-        results = [index.hits(queries, k, some, where, texts) for index, some in self._parts(among)]
+        check_integer("k", k, 1)
+        return self.found(self.indexes[0].asked(queries), k, among, where, texts)
+
+    def found(
+        self,
+        queries: Float32[np.ndarray, "q d"],
+        k: int,
+        among: IdsLike = None,
+        where: Where | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> list[list[Hit]]:
+        """`hits` of checked queries."""
+        results = [index.found(queries, k, some, where, texts) for index, some in self._parts(among)]
         several = zip(*results, strict=True)
         return [heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score) for lists in several]
 
