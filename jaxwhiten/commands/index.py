@@ -46,6 +46,8 @@ _RULES = (
         beside=("coded",),
     ),
     Rule(("keep",), "{input}: has no table: omit {given}.", beside=("parts",)),
+    Rule(("no_words",), "{input}: contains no texts: omit {given}.", beside=("parts", "coded")),
+    Rule(("no_words",), "`like` takes all settings from {like}: omit {given}.", beside=("like",)),
     Rule(
         ("model",),
         "{input}: contains vectors already: omit --model, and pass its code with --whitening.",
@@ -62,6 +64,7 @@ def index(
     output: Output,
     id: str | None = None,
     keep: Sequence[str] = (),
+    no_words: bool = False,
     bytes: int | None = None,
     codes: str | None = None,
     whitening: Source | None = None,
@@ -83,6 +86,7 @@ def index(
       output: the file to write, such as docs.db
       id: ID column of a table; default: numbers from 0
       keep: column of a table to keep as metadata of the hits; repeat it for more
+      no_words: do not index the words of the texts; there is then no --hybrid, and the file is smaller
       bytes: store each text in this many bytes, by --codes; default: float32
       codes: the code: spectrum, int8, uint8, binary or ubinary; default with --bytes: spectrum
       whitening: a saved whitening or code to put inside the index
@@ -128,6 +132,7 @@ def index(
     else:
         documents = read_documents(input, table, id, keep, shard)
         skipped = documents.skipped
+        settings |= {} if like else {"words": not no_words}
         columns = {"id": id, "keep": list(keep) or None}
         built = _of_texts(documents, encoder, {**settings, "columns": columns}, whitening, cache=not no_cache)
     built.save(output)
@@ -167,7 +172,7 @@ def _of_texts(
     if whitening:
         model.view.check_fitted(settings.get("whitening") or settings["codes"], whitening, "document")
     coded = settings["codes"] or settings["bytes"] or model.view.head.code
-    BACKENDS[settings["backend"]].check_stores(coded=bool(coded))
+    BACKENDS[settings["backend"]].store(coded=bool(coded))
     floats = model.with_view(model.view.uncoded)
     check_sizes(floats.dimension, bytes=settings["bytes"])
     vectors = encode(floats, texts, "document", model.view.head.code, cache=cache)

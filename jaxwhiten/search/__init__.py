@@ -1,9 +1,8 @@
 """Nearest-neighbor search: one interface over FAISS and JAX; an index is a file that remembers how it was made."""
 
-from jaxwhiten.search.backend import BACKENDS
 from jaxwhiten.search.build import build_index
 from jaxwhiten.search.documents import Document
-from jaxwhiten.search.index import Hit, Index
+from jaxwhiten.search.index import BACKENDS, Hit, Index
 from jaxwhiten.search.joined import JoinedIndex, load_index
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import add_text, rerank_hits, search_text

@@ -15,12 +15,12 @@ from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.documents import new_names, unique_ids
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.index import Index, new_index, rows_of, texts_of
+from jaxwhiten.search.index import BACKENDS, Index, new_index, rows_of, texts_of
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
+from jaxwhiten.search.store import Store
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import Texts
 from jaxwhiten.types import Fields, IdsLike, Json, RowsLike
@@ -42,16 +42,18 @@ _RULES = (
 
 
 def check_settings(
-    backend: str, options: Fields, codes: Any = None, rescore: str | None = None
-) -> tuple[type[Backend], Any]:
-    """A backend and its options; InputError for an unknown name or option, before texts are encoded for an index."""
+    name: str, options: Fields, codes: Any = None, rescore: str | None = None, *, coded: bool = True
+) -> tuple[type[Store], Any]:
+    """The store of a backend, and its options; InputError for an unknown name or option, before texts are encoded."""
     if isinstance(codes, str):
         check_name("code", codes, CODES)
     if rescore is not None:
         check_name("copy to rescore by", rescore, COPIES)
-    kind, chosen = backend_with(backend, options)
-    kind.check_installed()
-    return kind, chosen
+    check_name("search backend", name, BACKENDS)
+    backend = BACKENDS[name]
+    chosen = backend.with_options(options)
+    backend.check_installed(name)
+    return backend.store(coded), chosen
 
 
 def build_index(
@@ -132,11 +134,10 @@ def build_index(
     check_options(_RULES, {"like": like, "coded": coded, **stores})
     if like is not None:
         return _build_like(like, vectors, space, documents, ids, metadata)
-    kind, chosen = check_settings(backend, options, codes, rescore)
+    kind, chosen = check_settings(backend, options, codes, rescore, coded=codes is not None or bytes is not None)
     if bytes is not None:
         check_integer("bytes", bytes, least=1)
         codes = codes or "spectrum"
-    kind.check_stores(coded=codes is not None)
     space = _space_of(vectors, space)
     stored = np.asarray(vectors) if coded else None
     if stored is None:
@@ -160,7 +161,7 @@ def build_index(
 
     # The description.
     header = Header(
-        backend=kind.name,
+        backend=backend,
         options=dataclasses.asdict(store.options),
         input_dimension=store.prepare.inputs,
         dimension=store.prepare.outputs,
@@ -214,7 +215,7 @@ def _build_like(
     texts = texts_of(documents, vectors)
     rows = rows_of(metadata, vectors)
     own = None if ids is None else unique_ids(ids, len(vectors))
-    store = BACKENDS[like.backend].build(vectors, copy.copy(like.store.options), like.store.coding, None)
+    store = type(like.store).build(vectors, copy.copy(like.store.options), like.store.coding, None)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Header)}
     fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": id_type(own)}
     return new_index(

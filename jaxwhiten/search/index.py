@@ -17,14 +17,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from jaxwhiten.codes import Code, load_fitted
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_counts, check_integer, turning, warn
+from jaxwhiten.errors import (
+    REASON,
+    FormatError,
+    InputError,
+    MismatchError,
+    ModelError,
+    check_counts,
+    check_integer,
+    turning,
+    warn,
+)
 from jaxwhiten.io import PathLike, atomic_path
 from jaxwhiten.io.records import from_json
 from jaxwhiten.options import Rule, check_options
-from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS
 from jaxwhiten.search.documents import Document, Documents, as_ids, as_json, unique_ids
-from jaxwhiten.search.encoders import Location
+from jaxwhiten.search.faiss import FLAT
 from jaxwhiten.search.header import (
     FITTED,
     KIND,
@@ -36,10 +44,12 @@ from jaxwhiten.search.header import (
     put_file,
     read_header,
 )
-from jaxwhiten.search.prepare import TRANSFORM, Rows, check_vectors, read_map, write_map
+from jaxwhiten.search.ivf import IVF
+from jaxwhiten.search.jax_flat import JAX
+from jaxwhiten.search.prepare import TRANSFORM, Coding, Rows, check_lengths, check_vectors, write_map
 from jaxwhiten.search.rescore import WIDER, Rescoring
-from jaxwhiten.search.state import State, version_of
-from jaxwhiten.search.store import Arrays, Store
+from jaxwhiten.search.state import State
+from jaxwhiten.search.store import Arrays, Backend, Store
 from jaxwhiten.search.where import Where, rows_where
 from jaxwhiten.search.words import (
     BY_WORDS,
@@ -63,10 +73,15 @@ from jaxwhiten.whitening.affine import Affine
 if TYPE_CHECKING:
     from jaxwhiten.views import Views
 
+_VERSION = "SELECT value FROM header WHERE name = 'version'"
 _RULES = (
     Rule(("ids",), "The index numbers its documents itself: omit `ids`.", beside=("numbered",)),
     Rule(("documents",), "The documents of this index have their own IDs: pass `ids`.", without=("ids", "numbered")),
 )
+
+
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (FLAT, IVF, JAX)}
+"""Every backend by name."""
 
 
 class Hit(NamedTuple):
@@ -87,6 +102,14 @@ class Hit(NamedTuple):
         if self.metadata is None:
             del record["metadata"]
         return record
+
+
+class Location(NamedTuple):
+    """Where an index was loaded from, and its encoder: the current `model`, if it has moved, and another engine."""
+
+    path: PathLike
+    model: str | None = None
+    engine: str | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,11 +145,11 @@ class Index(Header):
         return self.size
 
     def __contains__(self, id: object) -> bool:
-        return bool(self._rows_of([id]))
+        return bool(self.known([id]))
 
     def known(self, ids: Sequence[Any]) -> list[Any]:
         """The ids among these that are in the index."""
-        rows = self._rows_of(ids)
+        rows = self._rows_in(self._current(), ids)
         return [id for id in ids if id in rows]
 
     def __getitem__(self, id: int | str) -> Document:
@@ -135,7 +158,7 @@ class Index(Header):
 
     def get(self, ids: Sequence[Any]) -> dict[Any, Document]:
         """The documents of ids, as far as they are there."""
-        documents = self.documents.fetch([*self._rows_of(ids).values()])
+        documents = self.documents.fetch([*self._rows_in(self._current(), ids).values()])
         return {document.id: document for document in documents.values()}
 
     def __iter__(self) -> Iterator[Document]:
@@ -148,11 +171,27 @@ class Index(Header):
     def views(self) -> Views | None:
         """The views of texts for this index; None if it was built of vectors.
 
-        A loaded index reads the model that it records when they are first used.
+        A loaded index reads the model that it records when they are first used: MismatchError if it records none,
+        ModelError if the model has moved.
         """
         if self.location is None:
             return self.encoders
-        views = self.location.views(self.space, self.folder)
+        from jaxwhiten.views import Views  # not needed for vectors alone
+        from jaxwhiten.views.loading import reopened
+
+        path, model, engine = self.location
+        if self.space is None:
+            raise MismatchError(
+                f"{path}: does not record its encoder, so queries cannot be encoded. Rebuild it with `jaxwhiten index`."
+            )
+        if model is None and self.folder is not None:
+            name = str(self.space.model)
+            places = (Path(name), Path(path).resolve().parent / name, Path(self.folder))
+            model = next((str(place) for place in places if place.is_dir()), None)
+            if model is None:
+                advice = "specify its location with `model`"
+                raise ModelError(f"{self.folder}: the model of the index {path} was not found: {advice}.")
+        views = Views.of(reopened(self.space, model=model, engine=engine)[0])
         self.check_fits(views.queries.space)
         return views
 
@@ -199,14 +238,10 @@ class Index(Header):
         """The file that it lives in, or None."""
         return self.database.path
 
-    def _rows_of(self, ids: Sequence[Any]) -> dict[Any, int]:
-        """The rows of ids, as far as they are there."""
-        return self._rows_in(self._current(), ids)
-
     def _current(self) -> State:
         """The state of the database now; MismatchError if another index has replaced the file."""
         state = self.state
-        if version_of(self.database) == state.version and not self.database.replaced:
+        if self.database.rows(_VERSION) == [(state.version,)] and not self.database.replaced:
             return state
 
         def refreshed(connection: sqlite3.Connection) -> State:
@@ -219,7 +254,7 @@ class Index(Header):
         """The state of the database, in a transaction."""
         if self.database.replaced:
             raise MismatchError(f"{self.database.name}: was replaced after the index was loaded: load it again.")
-        [[version]] = connection.execute("SELECT value FROM header WHERE name = 'version'")
+        [[version]] = connection.execute(_VERSION)
         for state in (self.state, self._written):
             if state is not None and state.version == version:
                 return state
@@ -286,7 +321,7 @@ class Index(Header):
         texts = texts_of(documents, vectors)
         rows_of_metadata = rows_of(metadata, vectors)
         own = self._own(change, ids, len(vectors))
-        arrays = self.store.stored(vectors)
+        arrays = self.store.kept(vectors, self.store.coding)
         replaced = 0
 
         def put(connection: sqlite3.Connection, state: State) -> State:
@@ -441,10 +476,10 @@ class Index(Header):
             return hits_of_texts(self, queries, k, among, where, hybrid)
         if hybrid:
             raise InputError("`hybrid` compares words: pass texts, or omit it.")
-        self.check_k(k)
+        check_integer("k", k, 1)
         state = self._current()
         chosen = self._chosen(state, among, where)
-        scores, rows = self._ranked(state, self._asked(queries, prepared), k, prepared, chosen)
+        scores, rows = self._ranked(state, self.asked(queries, prepared), k, prepared, chosen)
         return scores, self.documents.ids(rows)
 
     def hits(
@@ -456,18 +491,30 @@ class Index(Header):
         texts: Sequence[str] | None = None,
     ) -> list[list[Hit]]:
         """`search` of vectors with results as `Hit`s, which include the texts; `hybrid` by the queries' `texts`."""
+        check_integer("k", k, 1)
+        return self.found(self.asked(queries), k, among, where, texts)
+
+    def found(
+        self,
+        queries: Float32[np.ndarray, "q d"],
+        k: int,
+        among: IdsLike = None,
+        where: Where | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> list[list[Hit]]:
+        """`hits` of checked queries."""
         if texts is not None:
-            self._check_words(texts, queries)
-        self.check_k(k)
+            if not self.has_words:
+                raise InputError("`hybrid`: the index has no words: build it with texts and words=True, or omit it.")
+            check_counts("texts", len(texts), "queries", len(queries))
         while True:
             state = self._current()
-            chosen = self._chosen(state, among, where)
-            asked = self._asked(queries)
+            chosen = None if among is None and where is None else self._chosen(state, among, where)
             if texts is None:
-                scores, rows = self._ranked(state, asked, k, False, chosen)
+                scores, rows = self._ranked(state, queries, k, False, chosen)
                 documents = self.documents.fetch(np.unique(rows[rows >= 0]).tolist())
             else:
-                scores, rows, documents = self._hybrid(state, asked, texts, k, chosen)
+                scores, rows, documents = self._hybrid(state, queries, texts, k, chosen)
             if self._current() is state:  # else a document may be gone
                 break
         return [
@@ -478,12 +525,6 @@ class Index(Header):
             ]
             for columns in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
-
-    def _check_words(self, texts: Sequence[str], queries: RowsLike) -> None:
-        """Raises `InputError` unless the index has words, and there is a text for each query."""
-        if not self.has_words:
-            raise InputError("`hybrid`: the index has no words: build it with texts and words=True, or omit it.")
-        check_counts("texts", len(texts), "queries", len(queries))
 
     def _hybrid(
         self,
@@ -519,7 +560,7 @@ class Index(Header):
             rows[number, : len(best)] = found[kept][best]
         return scores, rows, documents
 
-    def _asked(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
+    def asked(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
         self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
@@ -556,23 +597,20 @@ class Index(Header):
             return None
         chosen = None
         if among is not None:
-            chosen = state.positions(self._among(state, as_ids(among)))
+            ids = as_ids(among)
+            if not ids:
+                raise InputError("`among` contains no IDs: omit it to search all documents.")
+            known = self._rows_in(state, ids)
+            if absent := [id for id in ids if id not in known]:
+                of = f"{len(absent)} of the {len(ids)} IDs"
+                warn(f"`among`: {of} are not in the index, and are left out; the first is {absent[0]!r:.80}.")
+            chosen = state.positions(np.array([*known.values()], np.int64))
         if where is not None:
             if not self.lists_documents:
                 raise InputError("`where`: the index keeps no texts, IDs or metadata to filter by: omit it.")
             holds = state.positions(rows_where(self.database, where))
             chosen = holds if chosen is None else np.intersect1d(chosen, holds)
         return chosen
-
-    def _among(self, state: State, ids: list[Any]) -> Int64[np.ndarray, " m"]:
-        """The rows of ids; there is a warning for unknown ones."""
-        if not ids:
-            raise InputError("`among` contains no IDs: omit it to search all documents.")
-        known = self._rows_in(state, ids)
-        if absent := [id for id in ids if id not in known]:
-            of = f"{len(absent)} of the {len(ids)} IDs"
-            warn(f"`among`: {of} are not in the index, and are left out; the first is {absent[0]!r:.80}.")
-        return np.array([*known.values()], np.int64)
 
     def check_fits(self, space: Space, role: str = "query") -> None:
         """Raises `MismatchError` unless vectors of a space can be compared with the documents.
@@ -589,10 +627,6 @@ class Index(Header):
     def _check_space(self, vectors: RowsLike, role: str) -> None:
         """Raises `MismatchError` for vectors that know their space, if it is not that of the documents."""
         check_space("the index", self.space, space_of(vectors), "rebuild the index", role=role)
-
-    def check_k(self, k: Any) -> None:
-        """Raises `InputError` unless k is an integer of at least 1."""
-        check_integer("k", k, 1)
 
     @property
     def nbytes(self) -> int:
@@ -666,7 +700,7 @@ def new_index(
             create_words(connection)
         state.write_version(connection)
         index.documents.put(connection, range(len(store)), ids, texts, metadata)
-        put_file(connection, TRANSFORM, lambda path: write_map(path, store.prepare, store.tensors))
+        put_file(connection, TRANSFORM, lambda path: write_map(path, store.coding.tensors))
         if fitted is not None:
             put_file(connection, FITTED, fitted.save)
         if rescoring is not None:
@@ -710,16 +744,12 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
 
 def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:
     """What makes the store of an index of its arrays."""
-    kind = BACKENDS[header.backend]
-    options = from_json(kind.Options, header.options, f"{where}: options", "Rebuild the index.")
+    backend = BACKENDS[header.backend]
+    options = from_json(backend.options, header.options, f"{where}: options", "Rebuild the index.")
 
     def make(arrays: Arrays) -> Store:
-        prepare, tensors = get_file(
-            connection,
-            TRANSFORM,
-            lambda file: read_map(file, header.input_dimension, header.normalize, header.dimension),
-        )
-        return kind.read(arrays, prepare, tensors, options, header)
+        coding = get_file(connection, TRANSFORM, lambda file: Coding.read(file, header))
+        return backend.store(coding.quantizer is not None).read(arrays, options, coding)
 
     return make
 
@@ -739,7 +769,11 @@ def hits_of_texts(index: Any, queries: Any, k: int, among: IdsLike, where: Where
     check_integer("k", k, 1)
     if index.views is None:
         raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-    several = index.hits(index.views.queries(texts), k, among, where, texts if hybrid else None) if texts else []
+    if not texts:
+        return []
+    vectors = np.ascontiguousarray(index.views.queries(texts), np.float32)
+    check_lengths("query vectors", vectors)  # those of a table of words may be zero
+    several = index.found(vectors, k, among, where, texts if hybrid else None)
     return several[0] if isinstance(queries, str) else several
 
 

@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import blocks, one_ahead, pad_rows
-from jaxwhiten.codes import Quantizer
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.backend import Backend
-from jaxwhiten.search.codes import CodedStore
 from jaxwhiten.search.header import VECTORS
-from jaxwhiten.search.store import Arrays, BackendOptions, FloatStore, Store
+from jaxwhiten.search.prepare import Coding
+from jaxwhiten.search.store import Arrays, Backend, BackendOptions, CodedStore, FloatStore
 from jaxwhiten.types import AnyArray, Float32, Int64
-from jaxwhiten.whitening.affine import Affine
 
 _BATCH = 1024  # queries
 
@@ -26,20 +23,17 @@ _BATCH = 1024  # queries
 class JaxFloats(FloatStore):
     """Vectors on the devices, searched by matrix product; on unit vectors the inner product is the cosine."""
 
-    def __init__(self, options: BackendOptions, prepare: Affine, vectors: np.ndarray) -> None:
+    def __init__(self, options: BackendOptions, coding: Coding, arrays: Arrays, before: Any = None) -> None:
         from jaxwhiten.search import jax_kernels
 
-        Store.__init__(self, options, prepare, len(vectors))
+        super().__init__(options, coding, arrays)
         self._mesh = jax_kernels.local_mesh()
-        self._documents = jax_kernels.place_floats(self._mesh, vectors)
+        self._documents = jax_kernels.place_floats(self._mesh, arrays[VECTORS])
+        self._arrays = {}  # the devices have them
 
     @property
-    def vectors(self) -> np.ndarray:  # type: ignore[override]
-        return np.asarray(self._documents.rows)[: self.size]
-
-    def extended(self, arrays: Arrays) -> JaxFloats:
-        vectors = np.concatenate([self.vectors, arrays[VECTORS]])
-        return type(self)(self.options, self.prepare, vectors)
+    def arrays(self) -> Arrays:
+        return {VECTORS: np.asarray(self._documents.rows)[: self.size]}
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
@@ -58,12 +52,12 @@ class JaxFloats(FloatStore):
 class JaxCodes(CodedStore):
     """Codes on the devices, searched by the exact cosine; a search among chosen rows is made on the host."""
 
-    def __init__(self, options: BackendOptions, prepare: Affine, quantizer: Quantizer, codes: np.ndarray) -> None:
+    def __init__(self, options: BackendOptions, coding: Coding, arrays: Arrays, before: Any = None) -> None:
         from jaxwhiten.search import jax_kernels
 
-        super().__init__(options, prepare, quantizer, codes)
+        super().__init__(options, coding, arrays)
         self._mesh = jax_kernels.local_mesh()
-        self._documents = jax_kernels.place_codes(self._mesh, codes, quantizer)
+        self._documents = jax_kernels.place_codes(self._mesh, self.codes, self.quantizer)
 
     def search(
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
@@ -99,9 +93,4 @@ def _search(
     return scores, rows
 
 
-class Jax(Backend):
-    """Exact search on JAX's devices."""
-
-    name = "jax"
-    floats = JaxFloats
-    codes = JaxCodes
+JAX = Backend("jax", JaxCodes, JaxFloats)

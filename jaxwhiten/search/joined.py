@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, MismatchError, warn
+from jaxwhiten.errors import InputError, MismatchError, check_integer, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.search.documents import as_ids
 from jaxwhiten.search.index import Hit, Index, are_texts, hits_of_texts, open_index_file
 from jaxwhiten.search.where import Where
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.types import IdsLike, RowsLike, Shaped
+from jaxwhiten.types import Float32, IdsLike, RowsLike, Shaped
 
 if TYPE_CHECKING:
     from jaxwhiten.views import Views
@@ -98,7 +98,19 @@ class JoinedIndex:
         texts: Sequence[str] | None = None,
     ) -> list[list[Hit]]:
         """`search` with results as `Hit`s, which include the texts."""
-        results = [index.hits(queries, k, some, where, texts) for index, some in self._parts(among)]
+        check_integer("k", k, 1)
+        return self.found(self.indexes[0].asked(queries), k, among, where, texts)
+
+    def found(
+        self,
+        queries: Float32[np.ndarray, "q d"],
+        k: int,
+        among: IdsLike = None,
+        where: Where | None = None,
+        texts: Sequence[str] | None = None,
+    ) -> list[list[Hit]]:
+        """`hits` of checked queries."""
+        results = [index.found(queries, k, some, where, texts) for index, some in self._parts(among)]
         several = zip(*results, strict=True)
         return [heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score) for lists in several]
 
@@ -122,10 +134,8 @@ def _check_alike(first: Index, other: Index) -> None:
         values = f"{getattr(first, name)!s:.80} and {getattr(other, name)!s:.80}"
         raise MismatchError(f"{names[0]} and {names[1]} differ in {name}: {values}. Build both with the same settings.")
     check_space(names[0], first.space or Space(), other.space or Space(), "search them apart", strict=True)
-    maps = [index.store.prepare.hash() for index in (first, other)]
-    tensors = [index.store.tensors for index in (first, other)]
-    same = all(np.array_equal(array, tensors[1][name]) for name, array in tensors[0].items())
-    if maps[0] != maps[1] or not same:
+    tensors, others = (index.store.coding.tensors for index in (first, other))
+    if tensors.keys() != others.keys() or not all(np.array_equal(tensors[name], others[name]) for name in tensors):
         raise MismatchError(f"{names[0]} and {names[1]} have different codes: build the second with `like`.")
 
 

@@ -13,8 +13,8 @@ from jaxwhiten.codes import Code, Quantizer, SpectrumCode, check_whitened, make_
 from jaxwhiten.codes.code import check_pooled
 from jaxwhiten.codes.fit import fit
 from jaxwhiten.errors import InputError, check_width
-from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors
-from jaxwhiten.search.header import Codes
+from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors, take
+from jaxwhiten.search.header import Codes, Header
 from jaxwhiten.space import Space
 from jaxwhiten.types import Float, Float32, RowsLike
 from jaxwhiten.vectors import Vectors
@@ -25,7 +25,8 @@ BLOCK_ROWS = 16384
 DEFAULT_BYTES = 48
 _LEAST_SQUARE = float(np.finfo(np.float32).tiny / np.finfo(np.float32).eps)  # of a length in float32
 _MOST_SQUARE = float(np.finfo(np.float32).max)
-_PARTS = ("shift", "weight", "bias")
+_PARTS = ("shift", "weight", "bias")  # of the map of raw vectors
+_ROTATION = ("mean", "rotation", "offset")  # of a code
 KIND = "index transform"
 TRANSFORM = "transform.safetensors"
 _TAKES = ": pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
@@ -124,11 +125,10 @@ def prepared(
         yield part, x
 
 
-def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) -> None:
-    """Writes the map's parts, and the arrays `more`, to a file of an index, if there are any."""
-    parts = {} if prepare.matrix is None else dict(zip(_PARTS, prepare.parts, strict=True))
-    if parts or more:
-        save_tensors(file, {**parts, **more}, kind=KIND, header={})
+def write_map(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes the tensors of a coding to a file of an index, if there are any."""
+    if tensors:
+        save_tensors(file, tensors, kind=KIND, header={})
 
 
 def read_map(
@@ -149,7 +149,10 @@ def read_map(
 
 
 class Coding(NamedTuple):
-    """How documents are stored: mapped by `prepare`, and then quantized, or in float32."""
+    """How documents are stored: mapped by `prepare`, and then quantized, or in float32.
+
+    Indexes that are built with one coding can be searched as one.
+    """
 
     prepare: Affine
     quantizer: Quantizer | None = None
@@ -164,6 +167,35 @@ class Coding(NamedTuple):
         if q is None:
             return None
         return {"name": q.name, "bytes": q.nbytes, "length": q.length, "coordinates": q.width}
+
+    @property
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Its arrays by name."""
+        tensors = {} if self.prepare.matrix is None else dict(zip(_PARTS, self.prepare.parts, strict=True))
+        if self.quantizer is not None:
+            tensors |= {"centroids": self.quantizer.centroids}
+            tensors |= dict(zip(_ROTATION, self.quantizer.affine.parts, strict=True))
+        if self.centers is not None:
+            tensors["centers"] = self.centers
+        return tensors
+
+    @classmethod
+    def read(cls, file: Path | None, header: Header) -> Coding:
+        """That of an index, of its file of tensors; ValueError or KeyError if it contradicts the header."""
+        prepare, tensors = read_map(file, header.input_dimension, header.normalize, header.dimension)
+        if (layout := header.codes) is None:
+            return cls(prepare)
+        affine = Affine(*(tensors[name] for name in _ROTATION))
+        quantizer = Quantizer(layout["name"], affine, tensors["centroids"], float(layout["length"]))
+        sizes = (quantizer.nbytes, quantizer.width, affine.inputs, affine.outputs)
+        expected = (layout["bytes"], layout["coordinates"], header.dimension, layout["coordinates"])
+        same("bytes and columns of the centroids", sizes, expected)
+        if quantizer.bits not in (4, 8):
+            raise ValueError(f"centroids of {quantizer.bits} bits")
+        centers = tensors.get("centers")
+        if centers is not None:
+            take(tensors, "float32", centers=(len(centers), quantizer.width))
+        return cls(prepare, quantizer, centers=centers)
 
 
 def choose(

@@ -15,7 +15,7 @@ from jaxwhiten.codes import Code, load_code, make_code
 from jaxwhiten.errors import FormatError, InputError, check_name
 from jaxwhiten.io import same
 from jaxwhiten.search.header import Header, get_file, put_file
-from jaxwhiten.search.prepare import Rows, prepared, read_map, write_map
+from jaxwhiten.search.prepare import Coding, Rows, prepared, read_map, write_map
 from jaxwhiten.store import SQLite, delete
 from jaxwhiten.types import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
@@ -106,7 +106,7 @@ class Rescoring:
         """Writes what is needed to read the copies."""
         if self.code is not None:
             put_file(connection, _CODE, self.code.save)
-        put_file(connection, _MAP, lambda path: write_map(path, self.prepare))
+        put_file(connection, _MAP, lambda path: write_map(path, Coding(self.prepare).tensors))
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, header: Header) -> Rescoring:

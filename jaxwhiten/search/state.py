@@ -15,7 +15,7 @@ from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io import same, within
 from jaxwhiten.search.header import ROWS
 from jaxwhiten.search.store import Arrays, Store
-from jaxwhiten.store import Pages, SQLite, appended
+from jaxwhiten.store import Pages, appended
 from jaxwhiten.types import Bool, Float32, Int64
 
 _FEW = 256  # positions that may be dead before they are given up
@@ -217,12 +217,6 @@ class State:
         dead = connection.execute("SELECT position FROM removed WHERE number > ?", [self.removed]).fetchall()
         alive[[position for (position,) in dead]] = False
         return State(store, alive, rows, **facts, removed=self.removed + len(dead))
-
-
-def version_of(database: SQLite) -> int:
-    """The version of the state in a database."""
-    [[version]] = database.rows("SELECT value FROM header WHERE name = 'version'")
-    return int(version)
 
 
 def _facts(connection: sqlite3.Connection) -> dict[str, int]:

@@ -9,17 +9,29 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from jaxwhiten.codes import Code, SpectrumCode
-from jaxwhiten.errors import MismatchError, check_counts
+from jaxwhiten.errors import MismatchError, check_counts, check_integer
 from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.documents import unique_ids
-from jaxwhiten.search.encoders import Encodes
 from jaxwhiten.search.index import Hit, Index
 from jaxwhiten.search.where import Where
 from jaxwhiten.text import Texts, as_texts, is_blank
-from jaxwhiten.types import IdsLike, Json
+from jaxwhiten.types import Fields, IdsLike, Json
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """What has a view of documents and one of queries: an `Encoder`, a `View` or `Views`."""
+
+    @property
+    def documents(self) -> View:
+        """The view of documents, which may end with a code."""
+
+    @property
+    def queries(self) -> View:
+        """The view of queries for them."""
 
 
 @runtime_checkable
@@ -116,6 +128,8 @@ def index_of(
     rescore: str | None = None,
     normalize: bool = True,
     tuned: bool | None = None,
+    words: bool = True,
+    columns: Fields | None = None,
     **options: Any,
 ) -> Index:
     """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
@@ -123,7 +137,7 @@ def index_of(
 
     code = encoder.documents.code
     if vectors is None:  # what can be wrong is found before the texts are encoded
-        check_settings(backend, options, codes, rescore)[0].check_stores(coded=bool(codes or bytes or code))
+        check_settings(backend, options, codes, rescore, coded=bool(codes or bytes or code))
         _ = None if ids is None else unique_ids(ids, len(texts))
     documents = encoder.documents.uncoded
     if code is not None and not (codes or bytes or whitening):
@@ -145,6 +159,8 @@ def index_of(
         bytes=bytes,
         rescore=rescore,
         tuned=tuned,
+        words=words,
+        columns=columns,
         encoders=Views(documents, encoder.queries),
         **options,
     )
@@ -174,7 +190,7 @@ def search_text(
       among, where: Which documents to search, as for `Index.search`.
     """
     queries = as_texts(queries, "query")
-    index.check_k(k)
+    check_integer("k", k, 1)
     view = view_for(index, encoder)
     if queries:
         return index.hits(view(queries), k, among, where)

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -69,7 +69,7 @@ class SQLite:
             elif self.path is not None:
                 self._reader = self._connected(name)
                 self._reading = threading.RLock()
-        self._identity = self._seen()
+        self._identity = () if self.path is None else identity(self.path)[3:]
 
     def _connected(self, name: str) -> sqlite3.Connection:
         connection = sqlite3.connect(name, timeout=_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
@@ -83,14 +83,11 @@ class SQLite:
         with self.lock if own else self._reading:
             yield self._connection if own else self._reader
 
-    def _seen(self) -> tuple[int, ...]:
-        return () if self.path is None else identity(self.path)[3:]
-
     @property
     def replaced(self) -> bool:
         """Whether another file has taken the place of the one that is open."""
         try:
-            return self._seen() != self._identity
+            return self.path is not None and identity(self.path)[3:] != self._identity
         except OSError:
             return True
 
@@ -123,7 +120,7 @@ class SQLite:
 
     def rows_of(self, statement: str, values: Sequence[Any], *, named: bool = False) -> list[Any]:
         """The rows that a statement selects which ends with `IN`, for any number of values."""
-        return [row for some in _some(values) for row in self.rows(f"{statement} ({_places(some)})", some, named=named)]
+        return [row for whole, some in _whole(statement, values) for row in self.rows(whole, some, named=named)]
 
     def guarded(
         self,
@@ -198,16 +195,15 @@ def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sql
 
 def delete(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
     """Executes a statement that ends with `IN`, for any number of values."""
-    for some in _some(values):
-        connection.execute(f"{statement} ({_places(some)})", some)
+    for whole, some in _whole(statement, values):
+        connection.execute(whole, some)
 
 
-def _some(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (values[start : start + _VALUES] for start in range(0, len(values), _VALUES))
-
-
-def _places(values: Sequence[Any]) -> str:
-    return ", ".join("?" * len(values))
+def _whole(statement: str, values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Statements of a few values each, with a place for each value."""
+    for start in range(0, len(values), _VALUES):
+        some = values[start : start + _VALUES]
+        yield f"{statement} ({', '.join('?' * len(some))})", some
 
 
 def quoted(name: str) -> str:

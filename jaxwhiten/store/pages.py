@@ -125,5 +125,7 @@ def appended(array: Shaped[np.ndarray, "n ..."], rows: Shaped[np.ndarray, "m ...
 
 
 def _begins(room: np.ndarray, array: np.ndarray) -> bool:
-    """Whether an array is the first rows of another."""
+    """Whether an array is the first rows of another, which may be written to."""
+    if not room.flags.writeable:
+        return False
     return (room.ctypes.data, room.shape[1:], room.dtype) == (array.ctypes.data, array.shape[1:], array.dtype)

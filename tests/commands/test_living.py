@@ -55,6 +55,18 @@ def test_added_documents_replace_those_with_their_ids_and_removed_ones_are_count
     assert found["hits"][0]["id"] == "doc-3"
 
 
+def test_an_index_without_words_is_smaller_and_has_no_hybrid_search(run, corpus, tiny_model, tmp_path):
+    with_words, without = tmp_path / "words.db", tmp_path / "none.db"
+    for output, more in ((with_words, []), (without, ["--no-words"])):
+        assert run("index", corpus, "-o", output, "--model", tiny_model, *MODEL, *more).code == 0
+    assert run("search", with_words, "a man", "--hybrid").code == 0
+    assert not load_index(without).has_words
+    done = run("search", without, "a man", "--hybrid")
+    assert (done.code, "has no words" in done.err) == (2, True), done
+    done = run("index", corpus, "-o", tmp_path / "new.db", "--like", with_words, "--no-words")
+    assert (done.code, "takes all settings" in done.err) == (2, True), done
+
+
 def test_numbers_never_change_meaning(run, corpus, tiny_model, tmp_path):
     index = tmp_path / "numbered.db"
     assert run("index", corpus, "-o", index, "--model", tiny_model, *MODEL).code == 0

@@ -1,5 +1,8 @@
 """Indexes that keep codes: the same answers on FAISS, on JAX and from the file alone; every code behind one option."""
 
+import os
+import time
+
 import numpy as np
 import pytest
 
@@ -57,14 +60,56 @@ def test_every_backend_gives_the_cosines_of_every_code(backend, name, given, vec
         assert loaded.fitted is None or loaded.fitted.n_samples_seen_ == N
 
 
+@pytest.fixture
+def parts(monkeypatch):
+    """Codes of a few kilobytes are shared by three cores."""
+    monkeypatch.setattr(faiss_backend, "_SHARE", 1 << 11)
+    monkeypatch.setattr("jaxwhiten.runtime.hardware.cores", lambda: 3)
+
+
+@pytest.mark.parametrize("codes", ["spectrum", "int8"])
+def test_parts_that_cores_share_find_what_one_scan_finds(codes, vectors, queries, parts, monkeypatch):
+    """One query, a few, and many; among some, and after documents were added and removed."""
+    shared = build_index(vectors, codes=codes, **SIZE.get(codes, {}))
+    monkeypatch.setattr(faiss_backend, "_SHARE", 1 << 30)
+    whole = build_index(vectors, like=shared)
+    for index in (shared, whole):
+        index.add(vectors[:40] + np.float32(0.01))
+        index.remove(range(100, 110))
+    assert [len(index.store._parts) for index in (shared, whole)] == [4, 2]
+    for count in (1, 2, 50):
+        for among in (None, range(110, N, 3)):
+            found, expected = (index.search(queries[:count], 10, among=among) for index in (shared, whole))
+            np.testing.assert_array_equal(found[1], expected[1])
+            np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:os.fork")
+def test_a_forked_process_searches_with_threads_of_its_own(vectors, queries, parts):
+    index = build_index(vectors, bytes=8)
+    assert len(index.store._parts) == 3
+    expected = index.search(queries[:1], 5)[1]
+    child = os.fork()
+    if not child:
+        os._exit(0 if (index.search(queries[:1], 5)[1] == expected).all() else 3)
+    end = time.monotonic() + 60
+    while not (done := os.waitpid(child, os.WNOHANG))[0]:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert done[1] == 0
+    assert (index.search(queries[:1], 5)[1] == expected).all()
+
+
 @pytest.mark.parametrize("codes", ["spectrum", "int8"])
 def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes, vectors):
     how = {"codes": codes, **({"bytes": 8} if codes == "spectrum" else {})}
     index = build_index(vectors, "faiss-ivf", nlist=8, nprobe=1, **how)
-    centers, lists = index.store.scan.centers, index.store.arrays["lists"]
+    centers, lists = index.store.coding.centers, index.store.arrays["lists"]
     index.add(vectors[:7])
     lists = index.store.arrays["lists"]
-    found = index.store.scan.search(centers, index.size)
+    scan, params = index.store._in_turn, index.store.params(None)
+    found = scan.search(centers, index.size, params=params)[1]
     assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
 
 

@@ -122,9 +122,7 @@ def changed_tensor(connection, name, change):
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_and_tensors_that_do_not_fit_are_refused(kind, copied):
     path = copied(kind)
-    tensors = list(load_index(path).store.tensors)
-    if load_index(path).whitening:
-        tensors += ["shift", "weight", "bias"]
+    tensors = list(load_index(path).store.coding.tensors)
     work = []
     for name in load_index(path).store.arrays:
         changes = {

@@ -211,7 +211,7 @@ def test_nlist_that_the_data_do_not_allow_is_lowered_and_said(vectors, queries):
 def test_the_number_of_lists_follows_from_the_size(n, lists):
     """4 √n, and at least 39 vectors a list, as FAISS advises."""
     pytest.importorskip("faiss")
-    from jaxwhiten.search.faiss import IvfOptions, fit_options
+    from jaxwhiten.search.ivf import IvfOptions, fit_options
 
     options = IvfOptions()
     notes = fit_options(options, n)
