@@ -161,7 +161,7 @@ def distil(
     folder = vocabulary.tokenizer.folder
     model = StaticEncoder(table)
     longest = model.config.longest_input
-    encoder = Encoder(model, folder, max_length=longest, name=f"{name}, static")
+    encoder = Encoder.from_module(model, folder, max_length=longest, name=f"{name}, static")
     return encoder.with_view(encoder.view.then(Normalize()))
 
 

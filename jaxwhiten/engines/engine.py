@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import os
@@ -81,6 +82,7 @@ def recorded(space: Space) -> str:
     return FASTEST if space.dtype in (None, "float32") else space.engine or DEFAULT
 
 
+@functools.cache
 def engine_class(name: str) -> Any:
     """The class of an engine."""
     check_name("engine", name, ENGINES)

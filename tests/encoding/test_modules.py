@@ -34,7 +34,7 @@ def everything(encoder, folder):
 GIVEN = {
     "by model()": lambda encoder, folder: (encoder, encoder.module),
     "to the constructor": lambda encoder, folder: (
-        Encoder(module := load_model(folder)[0], folder, engine=encoder.view.core.engine.name),
+        Encoder.from_module(module := load_model(folder)[0], folder, engine=encoder.view.core.engine.name),
         module,
     ),
     "to with_module": lambda encoder, folder: (encoder.with_module(module := encoder.module), module),
@@ -60,7 +60,7 @@ def test_a_step_may_donate_the_buffers_of_a_module(encoder):
 
 def test_with_module_everything_has_the_new_weights(encoder, shallow_model, tmp_path):
     module = trained(encoder.module)
-    reference = Encoder(module, shallow_model, pooling="mean")
+    reference = Encoder.from_module(module, shallow_model, pooling="mean")
     new = encoder.with_module(module)
     expected = reference.encode(TEXTS), reference.encode(TEXTS, pooling="max"), reference.encode(TEXTS)
     assert np.abs(expected[0] - encoder.encode(TEXTS)).max() > 0.01
