@@ -256,7 +256,8 @@ def _count(
                     drawn.append(sentence)
                 elif (place := draw.randrange(total)) < wanted:
                     drawn[place] = sentence
-            bar.update(len(block))
+            if bar is not None:
+                bar.update(len(block))
     return counts, drawn
 
 

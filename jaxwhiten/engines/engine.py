@@ -101,7 +101,7 @@ def engine_for(name: str, model: Any, max_length: int, device: Any = None, dtype
         return engine_class(name)(model, max_length, device, dtype)
     if name != DEFAULT:
         raise InputError(f"A static encoder has no matrix products for an engine to run: use engine={DEFAULT!r}.")
-    from jaxwhiten.engines.table import TableEngine
+    from jaxwhiten.engines.forward import TableEngine
 
     return TableEngine(model, max_length, device)
 

@@ -14,8 +14,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models.attention import BLOCK, Kernel
 from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, linear, norm
-from jaxwhiten.models.packing import Packing, Segments
-from jaxwhiten.models.positions import pair_distances, relative_buckets, rotary, visible
+from jaxwhiten.models.positions import Packing, Segments, pair_distances, relative_buckets, rotary, visible
 from jaxwhiten.types import AnyArray, Array, Int
 
 
