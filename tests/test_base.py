@@ -62,7 +62,7 @@ sys.meta_path[:] = [Base()]
 import jaxwhiten
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import MissingDependencyError
-from jaxwhiten.training.log import Log, plot_run
+from jaxwhiten.training.log import Log
 said = {}
 def note(name, run):
     out = io.StringIO()
@@ -81,8 +81,6 @@ for name in jaxwhiten.__all__:
 for module in pkgutil.walk_packages(jaxwhiten.__path__, "jaxwhiten."):
     note(module.name, lambda: importlib.import_module(module.name) and 0)
 note("hub", lambda: cli.main("encode texts.txt -o hub.npy --model nobody/nothing".split()))
-Path("metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\\n{"step": 2, "loss": 1.0}\\n')
-note("plot_run", lambda: plot_run("."))
 note("train", lambda: importlib.import_module("train"))
 sys.argv[:1] = ["-m"]
 note("eval", lambda: importlib.import_module("eval"))
@@ -169,7 +167,7 @@ def test_public_names_modules_and_programs(walked):
 def test_the_extra_named_brings_the_package(walked):
     text = "\n".join(f"{code}\n{shown}" for code, shown in walked[0].values())
     found = set(re.findall(r"needs the package (\S+), which is not installed: pip install '\.\[(\w+)\]'", text))
-    assert {("matplotlib", "train"), ("matplotlib", "eval"), ("pyarrow", "data")} <= found
+    assert {("matplotlib", "eval"), ("pyarrow", "data")} <= found
     for package, extra in found:
         assert package in {normal(Requirement(text).name) for text in PROJECT["optional-dependencies"][extra]}, package
 
