@@ -49,7 +49,6 @@ LINES = [
 WALK = """
 import importlib.machinery, importlib.metadata, io, json, pkgutil, shlex, sys
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 blocked, lines = json.loads(sys.stdin.read())
 class Base:
     found = sys.meta_path[:]
@@ -62,7 +61,6 @@ sys.meta_path[:] = [Base()]
 import jaxwhiten
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import MissingDependencyError
-from jaxwhiten.training.log import Log
 said = {}
 def note(name, run):
     out = io.StringIO()
