@@ -170,7 +170,7 @@ def typed(value: object, kind: str, key: str, least: int | None = None) -> Any:
     if kind != "float":
         return value
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except OverflowError:
         raise ModelError(f"{key} is a whole number too large for a float.") from None
 

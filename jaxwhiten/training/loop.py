@@ -32,7 +32,6 @@ from jaxwhiten.training.step import (
     data_mesh,
     make_step,
     place_batch,
-    step_memory,
 )
 from jaxwhiten.types import Fields
 
@@ -118,8 +117,9 @@ def run_plan(
             if evaluate is not None and start == 0:
                 scored(state, 0)
             step = make_step(plan.loss, options, mesh, plan.frozen)
+            if start == 0 < steps:  # a run that is resumed has shown that it fits
+                log.note(_memory_note(step.memory(state, place_batch(batches.longest, mesh))))
             if start < steps:
-                log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh))))
                 log.compiles()
             waiting = []
             with stop_requests() as seen:
