@@ -55,7 +55,7 @@ def cache_limit() -> float:
         return 1e9 * float(text)
 
 
-def trim_cache(limit: float | None = None) -> int:
+def trim_cache(limit: int | float | None = None) -> int:
     """Removes what was used longest ago, as far as the cache takes more bytes than its limit; returns what it takes.
 
     What was used last stays, however large it is, unless the limit is 0. A note on a terminal announces a new cache.
