@@ -67,7 +67,8 @@ def trim_cache(limit: int | float | None = None) -> int:
     entries = []
     for entry in (entry for room in _ROOMS for entry in cache_dir(room).glob("[!.]*")):
         with contextlib.suppress(OSError):  # another process removes it
-            used = entry.stat().st_mtime if entry.is_dir() else max(entry.stat()[7:9])
+            status = entry.stat()
+            used = max(status.st_mtime, 0 if entry.is_dir() else status.st_atime)
             entries.append((used, sum(file.stat().st_size for file in (entry, *entry.rglob("*"))), entry))
     total = taken = 0
     for used, size, entry in sorted(entries, reverse=True):
@@ -173,6 +174,8 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
             digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)
             if digest != checksums[name]:
                 raise ValueError(f"{name}: checksum does not match")
+        with contextlib.suppress(OSError):
+            os.utime(folder)  # used last
         return read(folder)
     except Exception as error:
         if not os.path.lexists(folder):
