@@ -274,7 +274,8 @@ class Bounds(NamedTuple):
         kind = type(self.low)
         if value is None or isinstance(value, str | bool):
             return (self.none and value is None) or value in self.names or type(value) is kind is bool
-        if kind is bool or not is_number(value, numbers.Integral if kind is int else numbers.Real):
+        usual = type(value) is int or (type(value) is kind and math.isfinite(value))
+        if kind is bool or not (usual or is_number(value, numbers.Integral if kind is int else numbers.Real)):
             return False
         high = math.inf if self.high is None else self.high
         return bool(self.low < value if self.above else self.low <= value) and bool(

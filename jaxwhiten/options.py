@@ -37,8 +37,11 @@ def check_bounds(options: Any, error: type[JaxwhitenError] = InputError, **highe
     """Raises an error for a `bounded` field of a dataclass whose value is outside; `highest` replaces upper bounds."""
     for field in getattr(options, "__dataclass_fields__", {}).values():
         if bounds := field.metadata.get("bounds"):
-            high = highest.get(field.name, bounds.high)
-            bounds._replace(high=high).check(field.name, getattr(options, field.name), error)
+            if field.name in highest:
+                bounds = bounds._replace(high=highest[field.name])
+            value = getattr(options, field.name)
+            if not bounds.hold(value):
+                bounds.check(field.name, value, error)
 
 
 @dataclasses.dataclass(eq=False, repr=False)

@@ -49,7 +49,6 @@ LINES = [
 WALK = """
 import importlib.machinery, importlib.metadata, io, json, pkgutil, shlex, sys
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 blocked, lines = json.loads(sys.stdin.read())
 class Base:
     found = sys.meta_path[:]
@@ -62,7 +61,6 @@ sys.meta_path[:] = [Base()]
 import jaxwhiten
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import MissingDependencyError
-from jaxwhiten.training.log import Log, plot_run
 said = {}
 def note(name, run):
     out = io.StringIO()
@@ -81,8 +79,6 @@ for name in jaxwhiten.__all__:
 for module in pkgutil.walk_packages(jaxwhiten.__path__, "jaxwhiten."):
     note(module.name, lambda: importlib.import_module(module.name) and 0)
 note("hub", lambda: cli.main("encode texts.txt -o hub.npy --model nobody/nothing".split()))
-Path("metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\\n{"step": 2, "loss": 1.0}\\n')
-note("plot_run", lambda: plot_run("."))
 note("train", lambda: importlib.import_module("train"))
 sys.argv[:1] = ["-m"]
 note("eval", lambda: importlib.import_module("eval"))
@@ -169,7 +165,7 @@ def test_public_names_modules_and_programs(walked):
 def test_the_extra_named_brings_the_package(walked):
     text = "\n".join(f"{code}\n{shown}" for code, shown in walked[0].values())
     found = set(re.findall(r"needs the package (\S+), which is not installed: pip install '\.\[(\w+)\]'", text))
-    assert {("matplotlib", "train"), ("matplotlib", "eval"), ("pyarrow", "data")} <= found
+    assert {("matplotlib", "eval"), ("pyarrow", "data")} <= found
     for package, extra in found:
         assert package in {normal(Requirement(text).name) for text in PROJECT["optional-dependencies"][extra]}, package
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import io
-from jaxwhiten.errors import FormatError, ModelError, OutputError
+from jaxwhiten.errors import FormatError, InputError, ModelError, OutputError
 from jaxwhiten.options import bounded
 
 TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
@@ -141,9 +141,9 @@ def test_a_file_is_hashed_once_for_its_identity(tmp_path, monkeypatch):
     first = io.sha256_once(file)
     assert first == io.sha256_file(file)
     assert not (tmp_path / "cache").exists()  # written just now: another write could leave the same times
-    monkeypatch.setattr("jaxwhiten.io.kept._TICK", -(10**10))
+    monkeypatch.setattr("jaxwhiten.io.cache._TICK", -(10**10))
     assert io.sha256_once(file) == first
-    monkeypatch.setattr("jaxwhiten.io.kept.sha256_file", lambda path: "again")
+    monkeypatch.setattr("jaxwhiten.io.cache.sha256_file", lambda path: "again")
     assert io.sha256_once(file) == first
     (cached,) = (tmp_path / "cache" / "hashes").iterdir()
     cached.write_text("damaged")
@@ -186,6 +186,46 @@ DAMAGES = {
     "missing": lambda file: file.unlink(),
     "a folder": lambda file: (file.unlink(), file.mkdir()),
 }
+
+
+def _entries(folder):
+    """Three files of 1,000 bytes in rooms of a cache, used one after the other, and one that is none of a room."""
+    rooms = {"embeddings/first.db": 1, "compiled/second/graph": 2, "xla/third": 3, "datasets/prepared": 0}
+    for name, used in rooms.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(bytes(1000))
+        for path in (folder / name, (folder / name).parent):
+            os.utime(path, (used, used))
+    return folder
+
+
+@pytest.mark.parametrize(("most", "left"), [(1e5, 3), (9000, 3), (2500, 1), (500, 1), (0, 0)])
+def test_a_cache_forgets_what_was_used_longest_ago(tmp_path, monkeypatch, most, left):
+    """Folders take some bytes of their own; what was used last stays, unless nothing may."""
+    cache = _entries(tmp_path / "cache")
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(cache))
+    monkeypatch.setenv("JAXWHITEN_CACHE_GB", str(most / 1e9))
+    size = io.trim_cache()
+    names = ["embeddings/first.db", "compiled/second", "xla/third"]
+    assert [name for name in names if (cache / name).exists()] == names[3 - left :]
+    assert (cache / "datasets/prepared").exists()
+    assert 1000 * left <= size <= 100_000 * left
+
+
+def test_a_new_cache_is_announced_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(_entries(tmp_path / "cache")))
+    io.trim_cache()
+    assert not capsys.readouterr().err  # into a file or a pipe, nothing is announced
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    for _ in range(2):
+        io.trim_cache()
+    assert capsys.readouterr().err.count("up to 2 GB (JAXWHITEN_CACHE_GB)") == 1
+
+
+def test_a_limit_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_GB", "much")
+    with pytest.raises(InputError, match="JAXWHITEN_CACHE_GB='much'"):
+        io.cache_limit()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -28,7 +28,10 @@ def things(tiny_model, cross_encoder):
     found = {
         "Encoder": (encoder, lambda own, at: own.encode(TEXTS[at::8])),
         "Encoder.shrink": (encoder.shrink(TEXTS, bytes=4), lambda own, at: own.encode(TEXTS[at::8])),
-        "Encoder in memory": (Encoder(encoder.module, tiny_model), lambda own, at: own.encode(TEXTS[at::8])),
+        "Encoder in memory": (
+            Encoder.from_module(encoder.module, tiny_model),
+            lambda own, at: own.encode(TEXTS[at::8]),
+        ),
         "CrossEncoder": (cross, lambda own, at: own.predict([(TEXTS[at], text) for text in TEXTS[:9]])),
         "Whitening": (Whitening().fit(X), lambda own, at: own.inverse_transform(own.transform(X[at::8]))),
         "Moments": (Moments().update(X), lambda own, at: own.covariance(ddof=at)),

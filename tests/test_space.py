@@ -164,7 +164,7 @@ def test_everything_else_loses_the_space(rows, name):
 def test_vectors_of_encoders_that_are_equal_are_of_one_space(encoder):
     again = Encoder.from_pretrained(encoder.name, pooling="mean", max_length=32)
     assert np.concatenate([encoder.encode(["a man"]), again.encode(["a man"])]).space == encoder.view.space
-    in_memory = Encoder(encoder.module, encoder.name, pooling="mean", max_length=32, name=encoder.name)
+    in_memory = Encoder.from_module(encoder.module, encoder.name, pooling="mean", max_length=32, name=encoder.name)
     assert in_memory.view.space == dataclasses.replace(again.view.space, engine="jax")
 
 

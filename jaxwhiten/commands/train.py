@@ -64,7 +64,7 @@ def train(
     new_folder(output, "model", overwrite=overwrite)
     from jaxwhiten.errors import check_installed
 
-    for module in ("optax", "orbax.checkpoint", "grain", "tensorboardX", "matplotlib"):
+    for module in ("optax", "orbax.checkpoint", "grain", "tensorboardX"):
         check_installed(module, "train", "Training", _PACKAGES.get(module, ""))
 
     from jaxwhiten import training

@@ -18,6 +18,7 @@ from jaxwhiten.errors import (
     install_command,
     optional,
 )
+from jaxwhiten.io import cache_dir, cache_limit, trim_cache, writing
 from jaxwhiten.terminal import counted
 
 if TYPE_CHECKING:
@@ -45,12 +46,13 @@ class Check(NamedTuple):
     detail: str
 
 
-def verify(*path: Source, texts: Source | None = None) -> Iterator[Report]:
+def verify(*path: Source, texts: Source | None = None, clear_cache: bool = False) -> Iterator[Report]:
     """Check this installation, or models and indexes.
 
     Args:
       path: model folder or Hugging Face model ID, or index; default: check this installation
       texts: your own texts to compare models with sentence-transformers on, in a format that encode reads
+      clear_cache: empty the cache of compiled models and vectors first
 
     Examples:
       jaxwhiten verify
@@ -60,6 +62,8 @@ def verify(*path: Source, texts: Source | None = None) -> Iterator[Report]:
 
     if texts and not path:
         raise InputError("--texts requires a model: name its folder.")
+    if clear_cache:
+        trim_cache(0)
     compared = [*_TEXTS, *(sentences(texts) if texts else ())]
     checks = list[Check]()
     with terminal.watched(), uncounted():  # its texts are of every length
@@ -136,14 +140,12 @@ def _shipped() -> str:
 
 
 def _cache() -> str:
-    from jaxwhiten.io import cache_dir, writing
-
     folder = cache_dir()
     with writing(folder, OSError):
         folder.mkdir(parents=True, exist_ok=True)
         (probe := folder / ".verify").touch()
         probe.unlink()
-    return f"{folder}: {sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e9:.2f} GB"
+    return f"{folder}: {trim_cache() / 1e9:.2f} GB of at most {cache_limit() / 1e9:g} GB"
 
 
 def _paths(paths: Sequence[str], texts: list[str]) -> Iterator[Check]:

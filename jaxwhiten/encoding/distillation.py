@@ -161,7 +161,7 @@ def distil(
     folder = vocabulary.tokenizer.folder
     model = StaticEncoder(table)
     longest = model.config.longest_input
-    encoder = Encoder(model, folder, max_length=longest, name=f"{name}, static")
+    encoder = Encoder.from_module(model, folder, max_length=longest, name=f"{name}, static")
     return encoder.with_view(encoder.view.then(Normalize()))
 
 
@@ -256,7 +256,8 @@ def _count(
                     drawn.append(sentence)
                 elif (place := draw.randrange(total)) < wanted:
                     drawn[place] = sentence
-            bar.update(len(block))
+            if bar is not None:
+                bar.update(len(block))
     return counts, drawn
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
 from jaxwhiten.codes.fit import Fit, fit, fit_whitening
-from jaxwhiten.engines import DEFAULT, FASTEST, Engine, engine_for
+from jaxwhiten.engines import DEFAULT, FASTEST, engine_for, length_ladder
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
 from jaxwhiten.head.folder import modules_of, write_folder
@@ -29,7 +29,7 @@ from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import similarity
 from jaxwhiten.space import Space
 from jaxwhiten.text import TextList, Texts, as_texts, in_role, prompt_named
-from jaxwhiten.types import Float, Float32, IdsLike
+from jaxwhiten.types import Float, Float32, IdsLike, Int
 from jaxwhiten.vectors import space_of, with_space
 from jaxwhiten.views import View
 from jaxwhiten.views.core import copied
@@ -64,79 +64,44 @@ class EncodeOptions(TypedDict, total=False):
 class Encoder:
     """A BERT-family encoder with its tokenizer and a head: the steps after the hidden states.
 
-    Usually made by `from_pretrained`; the constructor is for models made in memory. Threads may share it. Processes get
-    one that was read from a folder by pickle, which holds the place of the folder, and everything but the model.
+    It is read from a local folder or the hub, in the layout of Hugging Face or sentence-transformers, with or without a
+    whitening; `from_module` takes a module in memory. Threads may share it. Processes get one that was read from a
+    folder by pickle, which holds the place of the folder, and everything but the model.
 
-    >>> Encoder.from_pretrained("jaxwhiten-tiny").encode(["A dog runs.", "It rains."]).shape
+    >>> Encoder("jaxwhiten-tiny").encode(["A dog runs.", "It rains."]).shape
     (2, 256)
 
     Args:
-      model: A Flax NNX encoder (`jaxwhiten.models`), whose parameters are copied.
-      tokenizer_folder: The folder of its tokenizer.
-      pooling, head: The default pooling, a name of `jaxwhiten.POOLINGS`, or a head instead.
-      max_length: Tokens of a sentence, special tokens included, before it is truncated; by default the folder's.
-      name: Name of the model in results and provenance.
-      prompts: Texts to put in front of sentences, by name.
-      default_prompt_name: The prompt used if none is named.
-      similarity_fn_name: The similarity of `similarity`: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
+      model: Folder or hub id.
+      pooling: `"auto"` for all steps that a sentence-transformers folder has after its Transformer, or the mean, with a
+        warning, if the folder defines none; or a name of `jaxwhiten.POOLINGS`, which replaces the folder's pooling. A
+        whitening or code, which was fitted on the other pooling, is then omitted with a warning.
+      bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
+      max_length: Maximum sentence length in tokens, special tokens included; by default the folder's.
+      dtype: Of matrix products: `"float32"`, the default, or `"bfloat16"`.
+      revision: Commit, tag or branch on the hub.
+      prompts: Texts to put in front of sentences, by name, in addition to the folder's; they override prompts of the
+        same name.
+      default_prompt_name: The prompt used if none is named; by default the folder's.
+      similarity_fn_name: The similarity of `similarity`: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`; by
+        default the folder's, else the cosine.
+      truncate_dim: Columns kept of every vector; by default the folder's number, else all.
       device: `"cpu"`, `"gpu"`, `"tpu"`, `"gpu:1"` or a JAX device; by default all local ones of JAX's platform.
-      engine: A name of `jaxwhiten.engines.ENGINES`, or an `Engine` that already holds the model.
-      tuned: Whether the encoder is fine-tuned for similarity, which decides γ; None judges by its vectors.
+      engine: A name of `jaxwhiten.engines.ENGINES`; or `"auto"` for that of the environment variable
+        `JAXWHITEN_ENGINE`, by default the fastest one here that takes the folder.
+      tuned: Whether the encoder is fine-tuned for similarity, which decides γ; by default as the folder records, else
+        judged by its vectors.
 
     Attributes:
       view: The view of `encode` without options, which knows the head, the space and the engine.
+
+    Raises:
+      ModelError: The folder cannot be read; the message names the file or tensor and a remedy.
+      MissingDependencyError: The engine is not installed.
     """
 
     def __init__(
         self,
-        model: TransformerEncoder,
-        tokenizer_folder: str | Path,
-        *,
-        pooling: str = "mean",
-        max_length: int | None = None,
-        name: str = "",
-        head: Head | None = None,
-        prompts: Mapping[str, str] | None = None,
-        default_prompt_name: str | None = None,
-        similarity_fn_name: str = "cosine",
-        device: Any = None,
-        engine: str | Engine = DEFAULT,
-        tuned: bool | None = None,
-    ):
-        view = make_view(
-            model,
-            tokenizer_folder,
-            pooling=pooling,
-            max_length=max_length,
-            name=name,
-            head=head,
-            prompts=prompts,
-            default_prompt_name=default_prompt_name,
-            device=device,
-            engine=engine,
-            tuned=tuned,
-        )
-        self._begin(view, Settings(default_prompt_name=default_prompt_name, similarity_fn_name=similarity_fn_name))
-
-    def _begin(self, view: View, settings: Settings) -> None:
-        self.view = view
-        self._default_prompt_name = settings.default_prompt_name
-        self._similarity = similarity.check_similarity(settings.similarity_fn_name or "cosine")
-        self._source: tuple[View, Fit] | None = None  # of `shrink`: the view before, and what was fitted
-
-    @classmethod
-    def _of(cls, view: View, settings: Settings) -> Encoder:
-        encoder = object.__new__(cls)
-        encoder._begin(view, settings)
-        return encoder
-
-    def with_view(self, view: View) -> Encoder:
-        """An encoder with another default view, such as `encoder.view.then(jaxwhiten.head.Truncate(64))`."""
-        return self if view is self.view else type(self)._of(view, settings_of(self))
-
-    @classmethod
-    def from_pretrained(
-        cls,
         model: str | Path,
         *,
         pooling: str = AUTO,
@@ -151,29 +116,7 @@ class Encoder:
         device: Any = None,
         engine: str = FASTEST,
         tuned: bool | None = None,
-    ) -> Encoder:
-        """Reads an encoder from a local folder or the hub.
-
-        Args:
-          model: Folder or hub id, in the layout of Hugging Face or sentence-transformers, with or without a whitening.
-          pooling: `"auto"` for all steps that a sentence-transformers folder has after its Transformer, or the mean,
-            with a warning, if the folder defines none; or a name of `jaxwhiten.POOLINGS`, which replaces the folder's
-            pooling. A whitening or code, which was fitted on the other pooling, is then omitted with a warning.
-          bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
-          max_length: Maximum sentence length in tokens; by default the folder's.
-          dtype: Of matrix products: `"float32"`, the default, or `"bfloat16"`.
-          revision: Commit, tag or branch on the hub.
-          prompts: Prompts in addition to the folder's; they override prompts of the same name.
-          default_prompt_name: The prompt used if none is named; by default the folder's.
-          truncate_dim: Columns kept of every vector; by default the folder's number, else all.
-          engine: A name of `jaxwhiten.engines.ENGINES`; or `"auto"` for that of the environment variable
-            `JAXWHITEN_ENGINE`, by default the fastest one here that takes the folder.
-          similarity_fn_name, device, tuned: As in the constructor; by default the folder's similarity and record.
-
-        Raises:
-          ModelError: The folder cannot be read; the message names the file or tensor and a remedy.
-          MissingDependencyError: The engine is not installed.
-        """
+    ):
         view, settings = load_view(
             model,
             pooling=pooling,
@@ -190,7 +133,50 @@ class Encoder:
         )
         if similarity_fn_name is not None:
             settings = dataclasses.replace(settings, similarity_fn_name=similarity_fn_name)
-        return cls._of(view, settings)
+        self._begin(view, settings)
+
+    def _begin(self, view: View, settings: Settings) -> None:
+        self.view = view
+        self._default_prompt_name = settings.default_prompt_name
+        self._similarity = similarity.check_similarity(settings.similarity_fn_name or "cosine")
+        self._source: tuple[View, Fit] | None = None  # of `shrink`: the view before, and what was fitted
+
+    @classmethod
+    def _of(cls, view: View, settings: Settings) -> Encoder:
+        encoder = object.__new__(cls)
+        encoder._begin(view, settings)
+        return encoder
+
+    @classmethod
+    def from_pretrained(cls, model: str | Path, **options: Any) -> Encoder:
+        """Reads an encoder from a local folder or the hub: the constructor, by the name that transformers gives it."""
+        return cls(model, **options)
+
+    @classmethod
+    def from_module(
+        cls,
+        module: TransformerEncoder,
+        tokenizer_folder: str | Path,
+        *,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str | None = None,
+        **options: Any,
+    ) -> Encoder:
+        """An encoder of a module in memory.
+
+        Args:
+          module: A Flax NNX encoder (`jaxwhiten.models`), whose parameters are copied.
+          tokenizer_folder: The folder of its tokenizer, whose maximum length is the default.
+          default_prompt_name, similarity_fn_name: As in the constructor.
+          **options: `pooling` (the mean by default), `max_length`, `prompts`, `device`, `engine` and `tuned` as in the
+            constructor; `name`, that of the model in results and provenance; `head`, instead of a pooling.
+        """
+        view = make_view(module, tokenizer_folder, default_prompt_name=default_prompt_name, **options)
+        return cls._of(view, Settings(default_prompt_name=default_prompt_name, similarity_fn_name=similarity_fn_name))
+
+    def with_view(self, view: View) -> Encoder:
+        """An encoder with another default view, such as `encoder.view.then(jaxwhiten.head.Truncate(64))`."""
+        return self if view is self.view else self._of(view, settings_of(self))
 
     def __repr__(self) -> str:
         view = self.view
@@ -247,8 +233,31 @@ class Encoder:
 
     @property
     def module(self) -> TransformerEncoder:
-        """A copy of the Flax module: to train it changes no vector of this encoder; `with_module` takes it back."""
+        """A copy of the Flax NNX module with parameters of its own, for jit, grad and a training loop of one's own.
+
+        To change it changes no vector of this encoder; `with_module` takes it back. Each access is a new copy.
+
+        >>> encoder = Encoder("jaxwhiten-tiny")
+        >>> encoder.module(**encoder.tokenize(["A dog runs.", "It rains."])).hidden_states[-1].shape
+        (2, 8, 256)
+        """
         return copied(self.view.core.model())
+
+    def tokenize(self, texts: Texts, *, prompt: str | None = None) -> dict[str, Int[np.ndarray, "n length"]]:
+        """The arguments of `module` for texts: `input_ids`, and `attention_mask`, 1 for tokens and 0 for padding.
+
+        Both are int32, padded on the right to the longest text, and from there to one of few lengths, so that a
+        compiled function is compiled for few shapes. Longer texts are truncated to `max_length`.
+
+        Args:
+          texts: Strings in any container of `jaxwhiten.text.as_texts`.
+          prompt: The text in front of every text, by default that of `encode`.
+        """
+        tokens = self._view_of(None, prompt).tokens(as_texts(texts))
+        lengths, ladder = tokens.lengths, length_ladder(self.max_length)
+        length = int(ladder[np.searchsorted(ladder, lengths.max(initial=0))])
+        ids = tokens.padded(np.arange(len(lengths)), len(lengths), length, self.view.core.config.pad_token_id)
+        return {"input_ids": ids, "attention_mask": (np.arange(length) < lengths[:, None]).astype(np.int32)}
 
     # Encoders with other heads, which share the weights.
 
@@ -282,7 +291,7 @@ class Encoder:
         return self.with_view(self.view.with_code(code))
 
     def with_module(self, module: TransformerEncoder) -> Encoder:
-        """An encoder with other weights, such as those of `model()` after training; everything else stays.
+        """An encoder with other weights, such as those of `module` after training; everything else stays.
 
         Whether it is fine-tuned for similarity is judged anew.
 

@@ -248,6 +248,7 @@ def _finish(
         rows = np.flatnonzero(np.isin(numbers, missing[list(error.rows)]))
         raise NonFiniteError.of_texts(rows.tolist(), sentences) from None
     save()
+    io.trim_cache()
     interrupts.kept = ""
 
 

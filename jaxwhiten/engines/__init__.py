@@ -7,7 +7,7 @@ from jaxwhiten.lazy import exports
 if TYPE_CHECKING:
     from jaxwhiten.engines.batching import Batch, BatchResult, Layout, length_ladder
     from jaxwhiten.engines.engine import Engine, chosen, engine_class, engine_for, recorded
-    from jaxwhiten.engines.table import mean_matrix
+    from jaxwhiten.engines.forward import mean_matrix
 
 __getattr__, __dir__ = exports(__name__)
 

@@ -2,7 +2,7 @@
 
 With a graph that is kept, a later process reads neither the weights nor JAX, and starts in half the time. An entry is
 named by the content of the weights and of `config.json`, and by the code that made it, and has checksums (`io.keep`).
-OpenVINO's own cache beside it holds the compiled forms. The entries used last are kept, up to `MOST` bytes.
+OpenVINO's own cache beside it holds the compiled forms.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import contextlib
 import dataclasses
 import functools
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten import io
+from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.runtime.hardware import cpu_features
 from jaxwhiten.types import Fields
 
-MOST = 4e9  # bytes
 _TEXT = "text.txt"
 _GRAPH = "graph.xml"
 _CODE = (".", "models", "head", "engines", "codes", "whitening")  # rooms whose code decides what is kept
@@ -82,7 +81,6 @@ class ModelCache:
         self.files.check()
         with contextlib.suppress(OSError, InputError):
             io.keep(folder, write, RuntimeError)
-            _forget(self.folder.parent)
         return io.recall(folder, read) or core.compile_model(graph, "CPU", hints)
 
 
@@ -92,19 +90,11 @@ def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK)
 
 
-def _forget(root: Path) -> None:
-    """Removes the entries that were used longest ago, as far as all take more than `MOST` bytes."""
-    size = 0
-    for entry in sorted(root.iterdir(), key=os.path.getmtime, reverse=True):
-        size += sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
-        if size > MOST:
-            shutil.rmtree(entry, ignore_errors=True)
-
-
 @functools.cache
 def _code() -> str:
-    rooms = (Path(__file__).parents[1] / room for room in _CODE)
-    return io.content_key([io.sha256_file(file) for room in rooms for file in sorted(room.glob("*.py"))])
+    files = sorted(file for room in _CODE for file in (Path(__file__).parents[1] / room).glob("*.py"))
+    states = ((file.name, file.stat()) for file in files)
+    return io.content_key(__version__, [(name, state.st_size, state.st_mtime_ns) for name, state in states])
 
 
 class LazyModel:
@@ -124,7 +114,7 @@ class LazyModel:
         self.cache = cache
         config = folders.load_config(folders.transformer_folder(folder))
         pooler = cache.text("pooler", lambda: str(self.loaded.config.pooler))  # which the weights may lack
-        self.config = dataclasses.replace(config, pooler=pooler == str(True))
+        self.config = dataclasses.replace(config, pooler=False) if config.pooler and pooler != str(True) else config
         cache.files.check()
 
     @functools.cached_property

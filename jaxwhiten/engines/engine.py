@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import os
@@ -81,6 +82,7 @@ def recorded(space: Space) -> str:
     return FASTEST if space.dtype in (None, "float32") else space.engine or DEFAULT
 
 
+@functools.cache
 def engine_class(name: str) -> Any:
     """The class of an engine."""
     check_name("engine", name, ENGINES)
@@ -99,7 +101,7 @@ def engine_for(name: str, model: Any, max_length: int, device: Any = None, dtype
         return engine_class(name)(model, max_length, device, dtype)
     if name != DEFAULT:
         raise InputError(f"A static encoder has no matrix products for an engine to run: use engine={DEFAULT!r}.")
-    from jaxwhiten.engines.table import TableEngine
+    from jaxwhiten.engines.forward import TableEngine
 
     return TableEngine(model, max_length, device)
 

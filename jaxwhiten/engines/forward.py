@@ -1,4 +1,7 @@
-"""The compiled forward pass: from padded token ids to vectors, encoder and heads in one program on local devices."""
+"""The compiled forward pass: from padded token ids to vectors, encoder and heads in one program on local devices.
+
+Of a static encoder, one sparse product gathers the rows of all tokens of a block and averages them.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxwhiten.arrays import normalize, pad_rows, row_bucket
 from jaxwhiten.engines.batching import Batch, BatchResult, Layout, length_ladder, needs_no_plan
 from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import check_name, unknown_name
-from jaxwhiten.head import Heads, Step, as_pytrees, run
+from jaxwhiten.head import Heads, Mean, Normalize, Step, as_pytrees, run
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
-from jaxwhiten.models.packing import Segments
+from jaxwhiten.models.positions import Segments
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices, check_process, cores, keep_compiled
 from jaxwhiten.text import TokenIds
+from jaxwhiten.types import AnyArray, Float32, RowsLike
 
 if TYPE_CHECKING:  # Flax makes weights and traces; a program that an earlier process kept needs neither
     from flax import nnx
@@ -34,6 +39,7 @@ if TYPE_CHECKING:  # Flax makes weights and traces; a program that an earlier pr
 
 # A single batch leaves a CPU's cores idle in turn; parallel batches fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
+_LARGEST = 16_384  # rows of a static encoder, at most, in a program for the steps after the mean
 as_pytrees()
 _DEALT = PartitionSpec(None, "data")  # of arrays [row of its device, device, ...]
 Graph = tuple["nnx.GraphDef[Any]", Any]  # of a module, with the structure of its state
@@ -223,3 +229,49 @@ def forward(
     specs = (everywhere, _DEALT, _DEALT, everywhere)
     mapped = jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=_DEALT, check_vma=kernel is None)
     return mapped(weights, ids, lengths, heads)
+
+
+class TableEngine(JAXEngine):
+    """A table of token vectors, averaged on the host: the tokenizer takes more time than the mean on any device.
+
+    Heads that do not begin with the mean of the tokens use the compiled forward pass.
+    """
+
+    @functools.cached_property
+    def table(self) -> Float32[np.ndarray, "vocab d"]:
+        return np.asarray(self.model().embedding[...], np.float32)
+
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, BatchResult]:
+        averaged = {name: steps[1:] for name, steps in heads.items() if isinstance(steps[0], Mean)}
+        if not averaged:
+            return {}
+        means = mean_matrix(tokens, len(self.table)) @ self.table
+        return {name: _after_pooling(steps, means) for name, steps in averaged.items()}
+
+
+def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -> BatchResult:
+    """Applies the head's steps after the mean; blocks are padded to few sizes, so that few programs are compiled."""
+    finite = np.isfinite(means).all(axis=1, keepdims=True)
+    if not steps:
+        return BatchResult(means, finite)
+    if len(steps) == 1 and isinstance(steps[0], Normalize) and finite.all():
+        return BatchResult(normalize(means), finite)
+    check_process()
+    padded = jnp.asarray(pad_rows(means, row_bucket(len(means), _LARGEST)))
+    return BatchResult(*(part[: len(means)] for part in jax.device_get(_applied(*before_code(steps), padded))))
+
+
+@jax.jit
+def _applied(steps: tuple[Step, ...], code: Step | None, x: RowsLike) -> BatchResult:
+    for step in steps:
+        x = step(x)
+    return BatchResult(x if code is None else code(x), jnp.isfinite(x).all(axis=1, keepdims=True))
+
+
+def mean_matrix(tokens: TokenIds, vocab: int) -> AnyArray:
+    """The sparse float32 [n, vocab] matrix whose product with a table is the mean of every sentence's rows."""
+    from scipy.sparse import csr_array
+
+    shares = np.repeat((1 / np.maximum(tokens.lengths, 1)).astype(np.float32), tokens.lengths)
+    ends = np.append(tokens.starts, len(tokens.flat))
+    return csr_array((shares, tokens.flat, ends), shape=(len(tokens.lengths), vocab))

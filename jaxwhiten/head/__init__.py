@@ -21,8 +21,7 @@ from jaxwhiten.head.head import (
     run,
     write_steps,
 )
-from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
-from jaxwhiten.head.states import LayerMix
+from jaxwhiten.head.pooling import AfterPrompt, LayerMix, Mean, Pooling
 from jaxwhiten.head.steps import (
     CODE_FILE,
     STEPS,

@@ -22,8 +22,7 @@ import numpy as np
 from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name, warn
-from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Mean, Pooling
-from jaxwhiten.head.states import LayerMix
+from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, LayerMix, Mean, Pooling
 from jaxwhiten.head.steps import States, Step, facts, leaves
 from jaxwhiten.head.vectors import Normalize, Quantize, Truncate, Whiten
 from jaxwhiten.models import EncoderConfig

@@ -65,7 +65,7 @@ class States:
     ids: AnyArray = None  # int [*rows, length], or None if they are not available
     mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)  # numbers of hidden states and their shares, which sum to 1
     start: AnyArray = 0  # position of the first token to pool, after a prompt that is not pooled
-    segments: AnyArray = None  # `jaxwhiten.models.packing.Segments`
+    segments: AnyArray = None  # `jaxwhiten.models.positions.Segments`
 
     @property
     def np(self) -> Any:

@@ -1,5 +1,16 @@
 """Files: atomic writes, checksums, cache keys, and the one tensor-file format of the project."""
 
+from jaxwhiten.io.cache import (
+    Files,
+    Identity,
+    cache_dir,
+    cache_limit,
+    identity,
+    keep,
+    recall,
+    sha256_once,
+    trim_cache,
+)
 from jaxwhiten.io.files import (
     MANIFEST,
     PathLike,
@@ -18,11 +29,9 @@ from jaxwhiten.io.files import (
     write_text,
     writing,
 )
-from jaxwhiten.io.kept import Files, Identity, identity, keep, recall, sha256_once
 from jaxwhiten.io.records import from_json, parse_json, read_json, to_json
 from jaxwhiten.io.tensors import (
     FORMAT_VERSION,
-    cache_dir,
     check_seal,
     check_sha256,
     check_version,
@@ -48,6 +57,7 @@ __all__ = [
     "atomic_path",
     "below",
     "cache_dir",
+    "cache_limit",
     "check_file",
     "check_folder",
     "check_seal",
@@ -77,6 +87,7 @@ __all__ = [
     "sha256_once",
     "take",
     "to_json",
+    "trim_cache",
     "whole_folder",
     "within",
     "write_json",

@@ -61,18 +61,6 @@ def content_key(*parts: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def cache_dir(*names: str) -> Path:
-    """A folder under the cache: `$JAXWHITEN_CACHE_DIR`, else `$XDG_CACHE_HOME/jaxwhiten`, else `~/.cache/jaxwhiten`.
-
-    >>> cache_dir("tokens").name
-    'tokens'
-    """
-    root = os.environ.get("JAXWHITEN_CACHE_DIR")
-    if not root:
-        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(Path.home(), ".cache"), "jaxwhiten")
-    return Path(root).expanduser().joinpath(*names)
-
-
 def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten.lazy import exports
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.folders import load_config, resolve_folder
-from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.folders import FAMILIES, load_config, resolve_folder
 
 if TYPE_CHECKING:
     from jaxwhiten.models.heads import (

@@ -8,6 +8,7 @@ that weights of any dtype need no more memory than the resulting arrays.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import os
 from collections import Counter
@@ -205,10 +206,12 @@ def modules(folder: Path) -> list[Module]:
 
 def first_module(folder: Path, kind: str) -> Path | None:
     """The folder of the first module in `modules.json` if that is of a kind; None for other folders."""
+    if not (folder / "modules.json").is_file():
+        return None
     try:
         first = modules(folder)[0]
     except (ModelError, LookupError):
-        return None  # no list of modules, or one that `head.folder` refuses
+        return None  # a list that `head.folder` refuses
     if first["type"].rpartition(".")[2] != kind:
         return None
     if first["path"] in ("", "."):
@@ -256,7 +259,7 @@ def _open_safetensors(path: Path) -> Tensors:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         data: np.ndarray = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    entries = io.parse_json(data[8:begin].tobytes(), dict[str, dict[str, Any]], path, ANEW, error=ModelError)
+        entries = json.loads(data[8:begin].tobytes())
     data = data[begin:]
 
     def mapped(name: str) -> np.ndarray:

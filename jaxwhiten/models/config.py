@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from jaxwhiten.errors import Bounds, ModelError, turning
+from jaxwhiten.errors import Bounds, ModelError
 from jaxwhiten.options import bounded, check_bounds
 from jaxwhiten.types import Fields, Json
 
@@ -167,10 +167,12 @@ def typed(value: object, kind: str, key: str, least: int | None = None) -> Any:
         raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
     if least is not None:
         Bounds(least).check(key, value, ModelError)
-    with turning(ModelError, f"{key} is a whole number too large for a float.", OverflowError):
-        if kind == "float":
-            return float(value)
+    if kind != "float":
         return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise ModelError(f"{key} is a whole number too large for a float.") from None
 
 
 def read_fields(raw: Fields, keys: Mapping[str, str | tuple[str, ...]], defaults: Fields) -> Json:

@@ -13,12 +13,40 @@ from pathlib import Path
 
 from jaxwhiten import io
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, ModelError, check_name, turning
-from jaxwhiten.models import checkpoint
+from jaxwhiten.models import bert, checkpoint, llama
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
-from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.family import Family
+from jaxwhiten.models.modernbert import MODERNBERT
+from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
+from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
 from jaxwhiten.text.settings import TransformerSettings, read_object
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 from jaxwhiten.types import Fields, Json
+
+FAMILIES: dict[str, Family] = {
+    "bert": bert.BERT,
+    "roberta": bert.ROBERTA,
+    "xlm-roberta": bert.XLM_ROBERTA,
+    "electra": bert.ELECTRA,
+    "distilbert": bert.DISTILBERT,
+    "albert": bert.ALBERT,
+    "mpnet": bert.MPNET,
+    "modernbert": MODERNBERT,
+    "nomic_bert": NOMIC_BERT,
+    "nomic_bert_moe": NOMIC_BERT_MOE,  # files say nomic_bert
+    "qwen3": llama.QWEN3,
+    "bidirectional_pplx_qwen3": llama.BIDIRECTIONAL_QWEN3,
+    "gemma3_text": llama.GEMMA3,
+    "t5": T5,
+    "t5_v1_1": T5_V1_1,  # files say t5
+    "mt5": MT5,
+    "eurobert": llama.EUROBERT,
+    "gte": bert.GTE,
+    "new": bert.GTE,
+    "jina_embeddings_v3": bert.JINA_V3,
+    "ministral3": llama.MINISTRAL3,
+}
+"""The supported families by `model_type`."""
 
 # Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of the weights).
 _TINY = ("jaxwhiten", "weights/jaxwhiten-tiny", "88e0e570beb822e1349c0973d5602fbb6ca672a7a300428aa8e74e177f24ccc4")

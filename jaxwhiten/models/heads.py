@@ -16,14 +16,25 @@ from flax import nnx
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
+from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.family import PairForm
+from jaxwhiten.models.folders import FAMILIES
 from jaxwhiten.models.layers import EncoderOutput, activation, linear
 from jaxwhiten.models.loading import load_head, load_model, save_with_head
-from jaxwhiten.models.packing import Segments
-from jaxwhiten.models.registry import pair_form
+from jaxwhiten.models.positions import Segments
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.types import Array, Fields, Int
 
 _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
+
+
+def pair_form(config: EncoderConfig) -> PairForm:
+    """The family's classifiers of sentence pairs; ModelError if it has none."""
+    family = FAMILIES.get(config.model_type)
+    if family is None or family.pairs is None:
+        able = ", ".join(name for name, family in FAMILIES.items() if family.pairs is not None)
+        raise ModelError(f"{config.model_type}: this family has no classifiers of sentence pairs; use {able}.")
+    return family.pairs
 
 
 class PairClassifier(nnx.Module):

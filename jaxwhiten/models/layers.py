@@ -18,8 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxwhiten.errors import check_name
 from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
-from jaxwhiten.models.packing import Packing
-from jaxwhiten.models.positions import Rotary, embedding_rows
+from jaxwhiten.models.positions import Packing, Rotary, embedding_rows
 from jaxwhiten.types import Array, Bool, Float, Int
 
 

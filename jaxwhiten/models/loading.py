@@ -19,8 +19,7 @@ from jaxwhiten.errors import check_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.family import Names
-from jaxwhiten.models.folders import load_config, resolve_folder, transformer_folder
-from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.folders import FAMILIES, load_config, resolve_folder, transformer_folder
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices

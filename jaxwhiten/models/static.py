@@ -17,7 +17,7 @@ from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import MOST_POSITIONS, EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.types import Array, Float, Int
+from jaxwhiten.types import AnyArray, Float, Int
 
 _TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
 
@@ -52,8 +52,8 @@ class StaticEncoder(TransformerEncoder):
 
     def __call__(
         self,
-        input_ids: Int[Array, "batch length"],
-        attention_mask: Int[Array, "batch length"],
+        input_ids: Int[AnyArray, "batch length"],
+        attention_mask: Int[AnyArray, "batch length"],
         *_: object,
         **__: object,
     ) -> EncoderOutput:

@@ -14,8 +14,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models.attention import BLOCK, Kernel
 from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, linear, norm
-from jaxwhiten.models.packing import Packing, Segments
-from jaxwhiten.models.positions import pair_distances, relative_buckets, rotary, visible
+from jaxwhiten.models.positions import Packing, Segments, pair_distances, relative_buckets, rotary, visible
 from jaxwhiten.types import AnyArray, Array, Int
 
 
@@ -55,9 +54,9 @@ class TransformerEncoder(nnx.Module):
 
     def __call__(
         self,
-        input_ids: Int[Array, "batch length"],
-        attention_mask: Int[Array, "batch length"],
-        token_type_ids: Int[Array, "batch length"] | None = None,
+        input_ids: Int[AnyArray, "batch length"],
+        attention_mask: Int[AnyArray, "batch length"],
+        token_type_ids: Int[AnyArray, "batch length"] | None = None,
         *,
         deterministic: bool = True,
         rngs: nnx.Rngs | None = None,
@@ -83,6 +82,7 @@ class TransformerEncoder(nnx.Module):
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types: omit token_type_ids.")
+        input_ids, attention_mask = jnp.asarray(input_ids), jnp.asarray(attention_mask)  # of NumPy, too
         packing = None if tokens is None else Packing.of(attention_mask, tokens)
         contexts = self._contexts(attention_mask, segments, packing, kernel)
         positions = None if segments is None else segments.position

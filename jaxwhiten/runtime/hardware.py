@@ -115,6 +115,7 @@ def keep_compiled() -> None:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
             return warn(f"{folder}: no cache ({error.strerror}); set JAXWHITEN_CACHE_DIR.")
+        io.trim_cache()
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 

@@ -69,8 +69,10 @@ class TransformerSettings:
     def read(cls, folder: Path) -> TransformerSettings:
         """Reads the file; `ModelError` if a key could change vectors and is not understood, or its value is not."""
         files = [folder / name for name in SETTINGS_FILES]
-        contents = ((file, read_object(file, optional=True)) for file in files)
+        contents = ((file, read_object(file)) for file in files if file.is_file())
         file, raw = next(((file, raw) for file, raw in contents if raw), (files[0], {}))
+        if not raw:
+            return cls(file)
         refuse_unknown(file, raw, _KEYS)
         tokenizer, config, calls = (_nested(file, raw, *names) for names in (_TOKENIZER, _CONFIG, _CALLS))
         call = {**_nested(file, calls, "text"), **_nested(file, calls, "common")}

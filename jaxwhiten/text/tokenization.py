@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import functools
 import json
+import math
 import shutil
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -18,7 +21,6 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
 from jaxwhiten.text.classes import auto_tokenizer, is_as_in_file, lower_cased, tokenizer_settings
-from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS
 from jaxwhiten.text.words import TokenIds, WordTable
 from jaxwhiten.types import Fields, Json
@@ -30,6 +32,8 @@ _LONG = 5_000  # characters of one text that is tokenized in another thread, whi
 # of a text for each token that the model reads, and in all
 _CHARACTERS = 64
 _MOST_CHARACTERS = 1 << 20
+LIMIT = 128  # output characters per input character; BERT's rules make up to 3, Qwen and RoBERTa 11, XLM-R 72
+_FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
 COUNTS: Counter[tuple[int, str]] = Counter()
 """Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
@@ -127,10 +131,10 @@ class BulkTokenizer:
     def _in_form(self, sentences: Sequence[str], form: TextForm) -> TokenIds:
         if form.prompt:
             sentences = [form.prompt + sentence for sentence in sentences]
-        bare = form.with_prompt("")
-        if self._table is not None and bare == PLAIN:
+            form = form.with_prompt("")
+        if self._table is not None and form == PLAIN:
             return self._table(sentences)
-        return self._encoded(self._adapted(bare), sentences)
+        return self._encoded(self._adapted(form), sentences)
 
     def _adapted(self, form: TextForm) -> Any:
         if form not in self._of_forms:  # which are few: without prompts
@@ -299,6 +303,43 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
         tokenizer = auto_tokenizer(folder)
         check_growth(file, json.loads(tokenizer.to_str()))
         return tokenizer, tokenizer.get_vocab().keys() - tokenizer.get_vocab(with_added_tokens=False).keys() - known
+
+
+def check_growth(file: Path, raw: Json) -> None:
+    """Raises ModelError, naming `file` and a rule, if the tokenizer can make more than `LIMIT` characters from one."""
+    from tokenizers import Tokenizer
+
+    # The library applies the rules to added tokens while reading them, so these are removed first.
+    bare = raw | {"model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}, "added_tokens": []}
+    rules = json.loads(Tokenizer.from_str(json.dumps(bare)).to_str())
+    steps = [rules["normalizer"] or {}, rules["pre_tokenizer"] or {}]
+    for step in steps:
+        steps += step.get("normalizers", []) + step.get("pretokenizers", [])
+    repeats = json.dumps(rules["post_processor"]).count('"Sequence"') // 4  # of a text in a template
+    if max(1, repeats) * math.prod(map(_factor, steps)) > LIMIT:
+        raise ModelError(
+            f"{file}: its rules, mainly {json.dumps(max(steps, key=_factor)):.80}, can expand one character to more"
+            f" than {LIMIT} and exhaust memory. Use the original publisher's tokenizer, or remove the rule."
+        )
+
+
+def _factor(step: Json) -> int:
+    """The characters that a step can make from one."""
+    match step:
+        case {"type": "Replace", "pattern": {"String": pattern}, "content": text} if pattern:
+            return max(1, -(-_size(text) // len(pattern)))
+        case {"type": "Replace", "content": text} | {"type": "Prepend", "prepend": text}:
+            return 1 + _size(text)  # a regular expression may match between any two characters
+        case {"type": "Precompiled", "precompiled_charsmap": table}:
+            raw = base64.b64decode(table)  # the size of a trie, the trie, and the replacements of characters
+            texts = raw[4 + int.from_bytes(raw[:4], "little") :].decode("utf-8", "replace").split("\0")
+            return max(1, *map(_size, texts))
+    return _FACTORS.get(step.get("type", ""), 1)
+
+
+def _size(text: str) -> int:
+    """The length in characters after full decomposition: Unicode's normal forms do not lengthen that any more."""
+    return len(unicodedata.normalize("NFKD", text)) if len(text) <= LIMIT else len(text)
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:

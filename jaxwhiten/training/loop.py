@@ -22,7 +22,7 @@ from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_wr
 from jaxwhiten.runtime.hardware import free_memory, keep_compiled
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
-from jaxwhiten.training.log import Log, plot_run
+from jaxwhiten.training.log import Log
 from jaxwhiten.training.plan import Plan
 from jaxwhiten.training.step import (
     Evaluate,
@@ -32,7 +32,6 @@ from jaxwhiten.training.step import (
     data_mesh,
     make_step,
     place_batch,
-    step_memory,
 )
 from jaxwhiten.types import Fields
 
@@ -60,7 +59,7 @@ def run_plan(
     unit: tuple[str, int] = ("sentences", 1),
     overwrite: bool = False,
 ) -> Trained:
-    """Trains `options.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
+    """Trains `options.steps` steps, resuming from the folder's latest checkpoint if there is one.
 
     A checkpoint is written after every evaluation, every `save_every` steps, at the end, and when SIGTERM or the first
     Ctrl-C asks the run to stop. A checkpoint in progress is finished even if the run fails. `evaluate` is also called
@@ -118,8 +117,9 @@ def run_plan(
             if evaluate is not None and start == 0:
                 scored(state, 0)
             step = make_step(plan.loss, options, mesh, plan.frozen)
+            if start == 0 < steps:  # a run that is resumed has shown that it fits
+                log.note(_memory_note(step.memory(state, place_batch(batches.longest, mesh))))
             if start < steps:
-                log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh))))
                 log.compiles()
             waiting = []
             with stop_requests() as seen:
@@ -159,8 +159,6 @@ def run_plan(
         finally:
             log.close()
         checkpoints.close()
-        if is_writer():
-            plot_run(folder)
         if signal.SIGINT in stopped:
             raise KeyboardInterrupt
         return Trained(jax.device_get(state.params), int(state.step), number >= steps)

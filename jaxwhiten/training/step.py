@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -40,13 +41,11 @@ def schedule(options: TrainingOptions) -> optax.Schedule:
 
 
 def transformation(options: TrainingOptions) -> optax.GradientTransformation:
-    """Gradient clipping followed by the optimizer."""
-    rule = optax.adam(schedule(options), b2=options.b2, eps=options.eps)
+    """Gradient clipping followed by the optimizer, at a learning rate of 1."""
+    rule = optax.adam(1.0, b2=options.b2, eps=options.eps)
     if options.optimizer == "adamw":
         matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
-        rule = optax.adamw(
-            schedule(options), b2=options.b2, eps=options.eps, weight_decay=options.weight_decay, mask=matrices
-        )
+        rule = optax.adamw(1.0, b2=options.b2, eps=options.eps, weight_decay=options.weight_decay, mask=matrices)
     if options.clip_norm > 0:
         return optax.chain(optax.clip_by_global_norm(options.clip_norm), rule)
     return rule
@@ -98,7 +97,25 @@ def place_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array
     return {name: jax.make_array_from_process_local_data(by_row, array) for name, array in batch.items()}
 
 
-StepFn = functools.partial[tuple[TrainState, Metrics]]  # of a compiled function and its frozen arrays
+@dataclasses.dataclass(frozen=True)
+class StepFn:
+    """A training step. Frozen arrays, learning rate and dropout key are arguments of its program, not constants.
+
+    JAX's cache of compiled programs therefore serves runs of any number of steps, learning rate and seed.
+    """
+
+    program: Any  # jitted
+    frozen: Params
+    begin: Callable[[Int[Array, ""]], tuple[Scalar, Key[Array, ""]]]  # learning rate and key of a step
+
+    def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        stepped: tuple[TrainState, Metrics] = self.program(self.frozen, *self.begin(state.step), state, batch)
+        return stepped
+
+    def memory(self, state: TrainState, batch: Batch) -> int:
+        """The bytes that a step allocates on each device; compiles the program for such batches."""
+        sizes = self.program.lower(self.frozen, *self.begin(state.step), state, batch).compile().memory_analysis()
+        return int(sizes.temp_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes)
 
 
 def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Params | None = None) -> StepFn:
@@ -124,7 +141,7 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
     """
     accumulate = options.accumulate
     optimizer = transformation(options)
-    rate = schedule(options)
+    learning_rate = schedule(options)
     everywhere = NamedSharding(mesh, PartitionSpec())
     by_row = NamedSharding(mesh, PartitionSpec("data"))
 
@@ -147,25 +164,20 @@ def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Par
         total, _ = jax.lax.scan(add, zeros, (parts, keys))
         return jax.tree.map(lambda x: x / accumulate, total)
 
-    def step(frozen: Params | None, state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(jax.random.key(options.seed), state.step)
+    def begin(number: Int[Array, ""]) -> tuple[Scalar, Key[Array, ""]]:
+        key = jax.random.fold_in(jax.random.key(options.seed), number)
+        return jnp.asarray(learning_rate(number), jnp.float32), key
+
+    def step(
+        frozen: Params | None, rate: Scalar, key: Key[Array, ""], state: TrainState, batch: Batch
+    ) -> tuple[TrainState, Metrics]:
         (loss, metrics), gradients = mean_gradient(state.params, batch, key, frozen)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
-        metrics |= {
-            "loss": loss,
-            "learning_rate": jnp.asarray(rate(state.step), jnp.float32),
-            "grad_norm": optax.global_norm(gradients),
-        }
+        updates = jax.tree.map(lambda update: rate * update, updates)
+        metrics |= {"loss": loss, "learning_rate": rate, "grad_norm": optax.global_norm(gradients)}
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 
     placed = jax.jit(lambda x: x, out_shardings=everywhere)(jax.tree.map(np.asarray, frozen))
-    inputs = (everywhere, everywhere, by_row)
-    shardings = (everywhere, everywhere)
-    return functools.partial(jax.jit(step, donate_argnums=1, in_shardings=inputs, out_shardings=shardings), placed)
-
-
-def step_memory(step: StepFn, state: TrainState, batch: Batch) -> int:
-    """The bytes that a step allocates on each device; compiles the program that steps with such batches then use."""
-    compiled: Any = step.func
-    sizes = compiled.lower(*step.args, state, batch).compile().memory_analysis()
-    return int(sizes.temp_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes)
+    inputs = (everywhere, everywhere, everywhere, everywhere, by_row)
+    program = jax.jit(step, donate_argnums=3, in_shardings=inputs, out_shardings=(everywhere, everywhere))
+    return StepFn(program, placed, jax.jit(begin, out_shardings=everywhere))

@@ -98,16 +98,17 @@ def vectors(
     """
 
     def give(rows: np.ndarray, names: Collection[str]) -> None:
-        if keep is not None and names:
-            finite = rows[~np.isin(rows, [*bad, *suspects])]
-            keep(first + finite, {name: results[name][finite] for name in names})
+        assert keep is not None
+        finite = rows[~np.isin(rows, [*bad, *suspects])]
+        keep(first + finite, {name: results[name][finite] for name in names})
 
     n = len(tokens.lengths)
     bad = set[int]()
     suspects = set[int]()
     at_once = engine.at_once(tokens, {name: output.steps for name, output in outputs.items()})
     results = {name: outputs[name].finished(x, slice(None), np.arange(n), bad) for name, x in at_once.items()}
-    give(np.arange(n), at_once)
+    if keep is not None and at_once:
+        give(np.arange(n), at_once)
     batched = {name: output for name, output in outputs.items() if name not in results}
     if bar is not None and not batched:
         bar.update(n)
@@ -115,7 +116,8 @@ def vectors(
     for batch, of_batch in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in of_batch.items():
             results[name][batch.rows] = outputs[name].finished(x, batch.vectors, batch.rows, suspects)
-        give(batch.rows, of_batch)
+        if keep is not None:
+            give(batch.rows, of_batch)
         if bar is not None:
             bar.update(len(batch.rows))
     for row in sorted(suspects) if n > 1 else ():  # 0 · NaN is NaN: a sentence may have spoiled others of its batch
@@ -125,7 +127,8 @@ def vectors(
             for name, (vector,) in vectors(engine, one, batched).items():
                 results[name][row] = vector
             suspects.discard(row)
-            give(np.array([row]), batched)
+            if keep is not None:
+                give(np.array([row]), batched)
     if bad | suspects:
         raise NonFiniteError.of_texts(sorted(bad | suspects), texts, first)
     return results
@@ -209,10 +212,10 @@ class Run:
         first = 0
         try:
             upcoming = pool.submit(self._next, texts)
-            with bar:
+            with bar as shown:
                 while (block := upcoming.result()) is not None:
                     upcoming = pool.submit(self._next, texts)
-                    yield self.of_tokens(*block, first, bar, max_rows, keep)
+                    yield self.of_tokens(*block, first, shown, max_rows, keep)
                     first += len(block[0])
         except KeyboardInterrupt:
             wait = False  # the sentences may come from a pipe that stays silent
@@ -230,8 +233,8 @@ class Run:
         if max_rows is not None:
             _check_rows(max_rows)
         if len(sentences) <= BLOCK:
-            with bar:
-                return self.of_tokens(sentences, self.tokens(sentences), 0, bar, max_rows)
+            with bar as shown:
+                return self.of_tokens(sentences, self.tokens(sentences), 0, shown, max_rows)
         results = {name: output.empty(len(sentences)) for name, output in self.outputs.items()}
         parts = list(blocks(len(sentences), BLOCK))
         of_parts = self.in_blocks((sentences[part] for part in parts), bar, max_rows)
@@ -272,18 +275,14 @@ def _check_rows(max_rows: int | None) -> None:
     Bounds(1, none=True).check("batch_size", max_rows)
 
 
-class _NoBar(contextlib.nullcontext[Any]):
-    def __enter__(self) -> _NoBar:
-        return self
-
-    def update(self, n: int) -> None: ...
-
-
 def progress(sentences: object = (), show: bool | None = None) -> Any:
-    """A progress bar over sentences; None shows it on a terminal after a second, unless there are only a few."""
+    """The context of a progress bar over sentences, None if none is wanted.
+
+    With `show=None` it is shown on a terminal after a second, unless there are only a few.
+    """
     total = len(sentences) if isinstance(sentences, Sized) else None
     if show is False or (show is None and total is not None and total <= _FEW):
-        return _NoBar()
+        return contextlib.nullcontext()
     from jaxwhiten.bars import Progress  # tqdm's import takes longer than a few sentences
 
     return Progress(show, total=total, desc="encode", unit="text", leave=False, delay=1 if show is None else 0)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import datetime
-import importlib
-import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, no_type_check
@@ -20,13 +18,12 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import REASON, FormatError, InputError, MissingDependencyError, check_name, not_fitted, turning
+from jaxwhiten.errors import REASON, FormatError, check_name, not_fitted, turning
 from jaxwhiten.options import check_bounds
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.types import AnyArray, Fields, Float, Json, RowsLike, Shaped
+from jaxwhiten.types import Fields, Float, Json, RowsLike
 from jaxwhiten.vectors import space_of
 
-_OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
 S = TypeVar("S", bound="Saved")
 E = TypeVar("E", bound="Estimator")
@@ -81,12 +78,11 @@ class Saved:
 
 
 class Estimator(Saved):
-    """The base of `Whitening` and of codes: parameters, `transform`, output frames, provenance and files."""
+    """The base of `Whitening` and of codes: parameters, `transform`, provenance and files."""
 
     n_features_in_: int
     n_samples_seen_: int
     _record: Fields
-    _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
 
     def fit(self: E, X: RowsLike, y: object = None) -> E:
         """Learns from rows and forgets earlier ones."""
@@ -222,10 +218,6 @@ class Estimator(Saved):
             transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
         )
 
-    def _mapped(self, X: RowsLike) -> Float[np.ndarray, "n k"]:
-        """`transform` as an array, independent of `set_output`."""
-        return self._apply(self.rows(X))
-
     def rows(self, X: RowsLike) -> np.ndarray:
         """Array-like rows [n, d] as a matrix; MismatchError if they know their space, and the fit was on another."""
         name = type(self).__name__
@@ -235,48 +227,18 @@ class Estimator(Saved):
             check_space(f"the {name}", self.space, space, "fit another one", role="query", tolerated=("max_length",))
         return matrix
 
-    def transform(self, X: RowsLike) -> AnyArray:
+    def transform(self, X: RowsLike) -> Float[np.ndarray, "n k"]:
         """Maps [n, d] rows.
 
         Returns:
-          float32 for rows in float32 or of at most 16 bits, else float64, unless the class documents otherwise. It is a
-          data frame if `set_output` or scikit-learn's `set_config(transform_output=...)` asks for one.
+          float32 for rows in float32 or of at most 16 bits, else float64, unless the class documents otherwise.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names the row.
           MismatchError: The rows are of another space than those of the fit, and both are known.
         """
-        mapped = self._mapped(X)
-        sklearn = sys.modules.get("sklearn")
-        usual = sklearn.get_config()["transform_output"] if sklearn else "default"
-        kind = self._sklearn_output_config.get("transform", usual)
-        if kind == "default":
-            return mapped
-        names = self._names(mapped.shape[1])
-        missing = f"Data frames of {kind} need that package: pip install {kind}."
-        with turning(MissingDependencyError, missing, ImportError):
-            frames = importlib.import_module(kind)
-        if kind == "polars":
-            return frames.DataFrame(mapped, schema=names, orient="row")
-        return frames.DataFrame(mapped, X.index if isinstance(X, frames.DataFrame) else None, names)
+        return self._apply(self.rows(X))
 
-    def fit_transform(self, X: RowsLike, y: object = None) -> AnyArray:
+    def fit_transform(self, X: RowsLike, y: object = None) -> Float[np.ndarray, "n k"]:
         """`fit`, then `transform` of the same rows."""
         return self.fit(X).transform(X)
-
-    def set_output(self: E, *, transform: str | None = None) -> E:
-        """Makes `transform` return `"pandas"` or `"polars"` frames, or arrays for `"default"`; None changes nothing."""
-        if transform is not None:
-            check_name("output of transform", transform, _OUTPUTS)
-            self._sklearn_output_config = {"transform": transform}
-        return self
-
-    def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " k"]:
-        """Names of the columns of `transform`, such as `whitening0`. Only the length of `input_features` is checked."""
-        d = self.n_features_in_
-        if input_features is not None and len(input_features) != d:
-            raise InputError(f"input_features should have length equal to the {d} columns of the input.")
-        return np.array(self._names(self._apply(np.zeros((1, d), np.float32)).shape[1]), object)
-
-    def _names(self, columns: int) -> list[str]:
-        return [f"{type(self).__name__.lower()}{i}" for i in range(columns)]

@@ -184,7 +184,6 @@ def test_an_error_of_the_system_has_another_code(run, home):
         ("embed absent.txt -o {new}", "pyarrow", "data"),
         ("index absent.txt -o {new}", "faiss", "cpu"),
         ("train absent.tsv -o {new}", "grain", "train"),
-        ("train absent.tsv -o {new}", "matplotlib", "train"),
         ("embed absent.txt -o {new} --runner ray", "ray", "ray"),
     ],
 )

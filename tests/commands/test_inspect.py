@@ -74,7 +74,7 @@ def test_a_model_folder(run, tmp_path, tiny_model):
     assert "prompts     none" in shown.out
     none = run("inspect", tiny_model)
     assert ("head        none" in none.out, "unused      none" in none.out) == (True, True)
-    static = Encoder(StaticEncoder(np.eye(200, 8, dtype=np.float32)), tiny_model).save(tmp_path / "static")
+    static = Encoder.from_module(StaticEncoder(np.eye(200, 8, dtype=np.float32)), tiny_model).save(tmp_path / "static")
     assert "model_type  static" in run("inspect", static).out
     done = run("inspect", tmp_path)
     assert (done.code, "no config.json" in done.err) == (2, True)

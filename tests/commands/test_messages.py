@@ -115,7 +115,7 @@ def test_a_link_to_itself_is_no_folder(tmp_path):
 
 
 def test_a_static_encoder_has_no_graph(tiny_model, tmp_path):
-    static = Encoder(StaticEncoder(np.ones((200, 4), np.float32)), tiny_model)
+    static = Encoder.from_module(StaticEncoder(np.ones((200, 4), np.float32)), tiny_model)
     with pytest.raises(InputError, match="a static encoder has no graph"):
         save_onnx(tmp_path / "out", static)
     assert not (tmp_path / "out").exists()

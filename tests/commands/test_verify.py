@@ -1,6 +1,7 @@
 """`jaxwhiten verify`: whole things pass, damaged ones fail with their reason and a non-zero exit code."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -17,7 +18,9 @@ from tests.sentences import TEXTS, generated
 @pytest.fixture(scope="module")
 def folder(tiny_model, tmp_path_factory):
     """Whitened vectors in 8 bytes, with a prompt in front of every text."""
-    encoder = Encoder(load_model(tiny_model)[0], tiny_model, prompts={"query": "Q: "}, default_prompt_name="query")
+    encoder = Encoder.from_module(
+        load_model(tiny_model)[0], tiny_model, prompts={"query": "Q: "}, default_prompt_name="query"
+    )
     return encoder.shrink(generated(700), bytes=8).save(tmp_path_factory.mktemp("whole") / "model")
 
 
@@ -44,6 +47,17 @@ def test_a_cache_that_cannot_be_written_fails(run, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "file" / "cache"))
     assert [name for name, check in checks(run("verify", "--json")).items() if not check["ok"]] == ["cache folder"]
+
+
+def test_the_cache_is_shown_and_cleared(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    entry = tmp_path / "cache" / "embeddings" / "vectors.db"
+    entry.parent.mkdir(parents=True)
+    with entry.open("wb") as file:
+        file.truncate(1_500_000_000)  # of which nothing takes room
+    assert re.search(r": 1\.5\d GB of at most 2 GB$", checks(run("verify", "--json"))["cache folder"]["detail"])
+    run("verify", "--clear-cache", "--json")
+    assert not entry.exists()
 
 
 def test_what_is_whole_passes(run, folder, tiny_model, tmp_path):

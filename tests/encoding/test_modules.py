@@ -11,6 +11,7 @@ from tests.sentences import generated
 from tests.tiny import SENTENCES
 
 TEXTS = SENTENCES[:3]
+ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def everything(encoder, folder):
 GIVEN = {
     "by model()": lambda encoder, folder: (encoder, encoder.module),
     "to the constructor": lambda encoder, folder: (
-        Encoder(module := load_model(folder)[0], folder, engine=encoder.view.core.engine.name),
+        Encoder.from_module(module := load_model(folder)[0], folder, engine=encoder.view.core.engine.name),
         module,
     ),
     "to with_module": lambda encoder, folder: (encoder.with_module(module := encoder.module), module),
@@ -60,7 +61,7 @@ def test_a_step_may_donate_the_buffers_of_a_module(encoder):
 
 def test_with_module_everything_has_the_new_weights(encoder, shallow_model, tmp_path):
     module = trained(encoder.module)
-    reference = Encoder(module, shallow_model, pooling="mean")
+    reference = Encoder.from_module(module, shallow_model, pooling="mean")
     new = encoder.with_module(module)
     expected = reference.encode(TEXTS), reference.encode(TEXTS, pooling="max"), reference.encode(TEXTS)
     assert np.abs(expected[0] - encoder.encode(TEXTS)).max() > 0.01
@@ -79,3 +80,80 @@ def test_with_module_omits_what_was_fitted_on_other_vectors(encoder):
     with pytest.warns(UserWarning, match="refit"):
         new = small.with_module(encoder.module)
     assert (new.view.head.whitening, new.view.head.code) == (None, None)
+
+
+def mean_pooled(module, batch):
+    states, mask = module(**batch).hidden_states[-1], batch["attention_mask"][..., None]
+    return (states * mask).sum(axis=1) / mask.sum(axis=1)
+
+
+def test_tokenize_gives_what_the_module_takes(engine, shallow_model):
+    prompts = {"query": "dog "}
+    encoder = Encoder(shallow_model, pooling="mean", engine=engine, prompts=prompts, max_length=12)
+    long = " ".join(TEXTS)
+    batch = encoder.tokenize([*TEXTS, long, ""])
+    assert {name: (array.dtype, array.shape) for name, array in batch.items()} == {
+        "input_ids": (np.int32, (5, 12)),
+        "attention_mask": (np.int32, (5, 12)),
+    }
+    assert batch["attention_mask"].sum(axis=1).tolist() == encoder.view.tokens([*TEXTS, long, ""]).lengths.tolist()
+    found = mean_pooled(encoder.module, batch)
+    np.testing.assert_allclose(found, encoder.encode([*TEXTS, long, ""]), atol=1e-5)
+    prompted = mean_pooled(encoder.module, encoder.tokenize(TEXTS, prompt="dog "))
+    np.testing.assert_allclose(prompted, encoder.encode_query(TEXTS), atol=1e-5)
+    assert encoder.tokenize([])["input_ids"].shape[0] == 0
+
+
+def test_a_loop_of_ones_own_in_jax_flax_and_optax(engine, shallow_model, tmp_path):
+    """From the module over jit, grad, vmap and an optimizer back into an encoder, and into sentence-transformers."""
+    optax = pytest.importorskip("optax")
+    encoder = Encoder(shallow_model, pooling="mean", engine=engine)
+    module, batch = encoder.module, encoder.tokenize(TEXTS)
+    expected = encoder.encode(TEXTS)
+    graph, params, rest = nnx.split(module, nnx.Param, ...)
+
+    def embed(params, batch):
+        return mean_pooled(nnx.merge(graph, params, rest), batch)
+
+    np.testing.assert_allclose(jax.jit(embed)(params, batch), expected, atol=1e-5)
+    each = jax.tree.map(lambda x: x[:, None], batch)
+    np.testing.assert_allclose(jax.vmap(embed, (None, 0))(params, each)[:, 0], expected, atol=1e-5)
+    target = np.ones_like(expected)
+    steepest = jax.grad(lambda params: ((embed(params, batch) - target) ** 2).mean())(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(steepest))
+
+    optimizer = nnx.Optimizer(module, optax.adam(1e-3), wrt=nnx.Param)
+
+    @nnx.jit
+    def step(module, optimizer, rngs):
+        def loss(module, rngs):
+            states = module(**batch, deterministic=False, rngs=rngs).hidden_states[-1]
+            return ((states.mean(axis=1) - target) ** 2).mean()
+
+        value, gradients = nnx.value_and_grad(loss)(module, rngs)
+        optimizer.update(module, gradients)
+        return value
+
+    rngs = nnx.Rngs(dropout=0)
+    losses = [float(step(module, optimizer, rngs)) for _ in range(5)]
+    assert losses[-1] < losses[0]
+    trained = encoder.with_module(module)
+    found = trained.encode(TEXTS)
+    np.testing.assert_allclose(found, mean_pooled(module, batch), atol=1e-5)
+    np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
+    assert np.abs(found - expected).max() > 0.01
+    folder = trained.save(tmp_path / "trained")
+    np.testing.assert_allclose(Encoder(folder).encode(TEXTS), found, atol=1e-5)
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(folder)).encode(TEXTS)
+    np.testing.assert_allclose(theirs, found, atol=1e-5)
+
+
+def test_the_constructor_is_from_pretrained(shallow_model):
+    made = Encoder(str(shallow_model), pooling="cls", max_length=16, truncate_dim=8, similarity_fn_name="dot")
+    read = Encoder.from_pretrained(
+        shallow_model, pooling="cls", max_length=16, truncate_dim=8, similarity_fn_name="dot"
+    )
+    assert (made.view.space, repr(made)) == (read.view.space, repr(read))
+    np.testing.assert_array_equal(made.encode(TEXTS), read.encode(TEXTS))
+    np.testing.assert_array_equal(made.similarity(ROWS, ROWS), ROWS @ ROWS.T)

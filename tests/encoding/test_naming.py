@@ -163,10 +163,12 @@ def lengths(folder, tiny_model, tmp_path):
     settings = tmp_path / "tokenizer" / "tokenizer_config.json"
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 33}))
     model = read(tiny_model, pooling="mean").module
-    yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
-    yield "saved", read(Encoder(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
+    yield "constructor", Encoder.from_module(model, tmp_path / "tokenizer", device="cpu:0"), 33
+    yield "saved", read(Encoder.from_module(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
     yield "cross", CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "cross"), device="cpu:0").tokenizer, 48
-    static = Encoder(StaticEncoder(RNG.normal(size=(200, 8)).astype(np.float32)), tmp_path / "tokenizer", max_length=7)
+    static = Encoder.from_module(
+        StaticEncoder(RNG.normal(size=(200, 8)).astype(np.float32)), tmp_path / "tokenizer", max_length=7
+    )
     yield "static", read(static.save(tmp_path / "static")), 7
     raw = json.loads((tmp_path / "static" / "config.json").read_text())
     del raw["max_length"]
@@ -183,7 +185,7 @@ def test_the_folders_length_is_the_default(folder, tiny_model, tmp_path):
 
 def test_a_static_encoder_reads_long_texts_to_their_end(tiny_model, tmp_path):
     table = RNG.normal(size=(200, 8)).astype(np.float32)
-    static = Encoder(StaticEncoder(table), tiny_model, max_length=1 << 20)
+    static = Encoder.from_module(StaticEncoder(table), tiny_model, max_length=1 << 20)
     text = " ".join(random.Random(0).choices(SENTENCES[0].split() + SENTENCES[3].split(), k=900))
     again = read(static.save(tmp_path / "static"))
     np.testing.assert_allclose(again.encode([text]), static.encode([text]), atol=1e-6)

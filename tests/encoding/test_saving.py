@@ -99,7 +99,7 @@ def test_poolings_are_concatenated_in_the_order_of_the_folder(tiny_model, tmp_pa
 
 def test_a_pooling_without_a_mode_is_refused_among_others(tiny_model, tmp_path):
     head = Head.of((Concat((Pooler(), Mean())),))
-    encoder = Encoder(load_model(tiny_model)[0], tiny_model, head=head, max_length=32)
+    encoder = Encoder.from_module(load_model(tiny_model)[0], tiny_model, head=head, max_length=32)
     with pytest.raises(InputError, match="cannot do this"):
         encoder.save(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -120,8 +120,8 @@ DAMAGES = {
 @pytest.mark.parametrize("engine", ["openvino", "jax"])
 def test_what_is_damaged_is_made_again_with_one_warning(small, tmp_path, engine, damage, monkeypatch):
     """Texts, graphs and their weights."""
-    monkeypatch.setattr("jaxwhiten.io.kept._SMALL", 1)  # the way of large files
-    monkeypatch.setattr("jaxwhiten.io.kept._TICK", -(10**10))
+    monkeypatch.setattr("jaxwhiten.io.cache._SMALL", 1)  # the way of large files
+    monkeypatch.setattr("jaxwhiten.io.cache._TICK", -(10**10))
     kinds = {"openvino": [{"text.txt"}, {"graph.xml", "graph.bin"}], "jax": [{"text.txt"}]}
 
     def results():
@@ -165,7 +165,7 @@ def others(small, tmp_path):
 
 
 def test_weights_of_equal_size_and_time_are_other_weights(small, others, tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxwhiten.io.kept._TICK", -(10**10))
+    monkeypatch.setattr("jaxwhiten.io.cache._TICK", -(10**10))
     reading = {"pooling": "mean", "tuned": True}
     before = Encoder.from_pretrained(small, **reading)
     index, vectors = before.index(TEXTS), before.encode(TEXTS)
@@ -228,7 +228,8 @@ def test_what_was_used_last_is_kept(folder, tmp_path, monkeypatch):
     entries = tmp_path / "cache" / "compiled"
     (before,) = entries.iterdir()
     assert list(before.rglob("*.blob"))
-    monkeypatch.setattr(cache, "MOST", 1.5 * sum(file.stat().st_size for file in before.rglob("*.*")))
+    most = 1.5 * sum(file.stat().st_size for file in before.rglob("*.*"))
+    monkeypatch.setenv("JAXWHITEN_CACHE_GB", str(most / 1e9))
     other = shutil.copytree(folder, tmp_path / "other")
     said = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(said | {"pad_token_id": 1}))

@@ -88,7 +88,9 @@ def test_jax_says_why_it_is_chosen(folder, monkeypatch):
 
 def test_jax_without_a_word_where_no_other_engine_could_run(folder, tmp_path, monkeypatch):
     write_tokenizer(tmp_path / "tokenizer")
-    static = Encoder(StaticEncoder(np.eye(200, 8, dtype=np.float32)), tmp_path / "tokenizer").save(tmp_path / "static")
+    static = Encoder.from_module(StaticEncoder(np.eye(200, 8, dtype=np.float32)), tmp_path / "tokenizer").save(
+        tmp_path / "static"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert chosen("auto", static) == "jax"

@@ -58,7 +58,7 @@ HEADS = {
 @pytest.fixture(scope="module")
 def pooled(shallow_model):
     """Vectors before the steps of `HEADS`, by pooling, from a model in memory, of which nothing is kept."""
-    encoder = Encoder(load_model(shallow_model)[0], shallow_model)
+    encoder = Encoder.from_module(load_model(shallow_model)[0], shallow_model)
     return encoder.encode(TEXTS, pooling=["mean", "first_last_avg"])
 
 

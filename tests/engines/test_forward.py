@@ -125,7 +125,9 @@ def test_encoders_of_one_shape_share_their_programs(tiny_model):
     )
     counts = []
     for seed in (0, 1):
-        encoder = Encoder(init_model(tiny_config(intermediate_size=72), seed=seed), tiny_model, max_length=32)
+        encoder = Encoder.from_module(
+            init_model(tiny_config(intermediate_size=72), seed=seed), tiny_model, max_length=32
+        )
         compiled.clear()
         encoder.encode(TEXTS[:20])
         counts.append(len(compiled))

@@ -11,7 +11,7 @@ from jaxwhiten.engines import batching, forward
 from jaxwhiten.engines.batching import Layout, RowBatch
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.models.attention import Fused
-from jaxwhiten.models.packing import Segments
+from jaxwhiten.models.positions import Segments
 from jaxwhiten.text import TokenIds
 from tests.sentences import generated
 from tests.tiny import write_model

@@ -209,7 +209,7 @@ def test_a_model_in_memory_is_saved_as_it_was(pair, tmp_path):
     write_tokenizer(tmp_path / "tokenizer")
     pytest.importorskip("openvino")
     model = init_model(tiny_config(**SMALL), seed=0)
-    encoder = Encoder(model, tmp_path / "tokenizer", engine="openvino", max_length=24)
+    encoder = Encoder.from_module(model, tmp_path / "tokenizer", engine="openvino", max_length=24)
     folder = encoder.save(tmp_path / "saved")
     again = Encoder.from_pretrained(folder, engine="openvino", dtype=encoder.view.core.engine.dtype)
     np.testing.assert_allclose(again.encode(SENTENCES[:3]), encoder.encode(SENTENCES[:3]), atol=1e-6)
@@ -265,4 +265,4 @@ def test_a_static_encoder_has_no_engine(tmp_path):
     pytest.importorskip("openvino")
     write_tokenizer(tmp_path)
     with pytest.raises(InputError, match="engine='jax'"):
-        Encoder(StaticEncoder(np.ones((200, 8), np.float32)), tmp_path, engine="openvino")
+        Encoder.from_module(StaticEncoder(np.ones((200, 8), np.float32)), tmp_path, engine="openvino")

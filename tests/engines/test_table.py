@@ -21,8 +21,8 @@ TEXTS = [*SENTENCES, "語 and a man", "語"]  # with a token that is not in the 
 def static(tiny_model):
     table = np.random.default_rng(0).standard_normal((200, WIDTH)).astype(np.float32)
     table[1] = 0.0  # [UNK], which model2vec leaves out
-    return Encoder(StaticEncoder(table), tiny_model, max_length=100, name="static").with_view(
-        Encoder(StaticEncoder(table), tiny_model, max_length=100, name="static").view.then(Normalize())
+    return Encoder.from_module(StaticEncoder(table), tiny_model, max_length=100, name="static").with_view(
+        Encoder.from_module(StaticEncoder(table), tiny_model, max_length=100, name="static").view.then(Normalize())
     )
 
 

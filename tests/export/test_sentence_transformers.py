@@ -10,7 +10,7 @@ from jaxwhiten.models import load_model
 def test_half_precision_is_half_the_size(tiny_model, tmp_path):
     model, _, folder = load_model(tiny_model)
     sizes = [
-        (Encoder(model, folder).save(tmp_path / dtype, dtype=dtype) / "model.safetensors").stat().st_size
+        (Encoder.from_module(model, folder).save(tmp_path / dtype, dtype=dtype) / "model.safetensors").stat().st_size
         for dtype in ("float32", "float16")
     ]
     assert sizes[1] < 0.6 * sizes[0]

@@ -176,7 +176,9 @@ def writers(models, kind):
         "faiss": (*(flipped(export.save_faiss, whitening(k)) for k in (4, 8)), faiss),
         "train.sbert": (
             lambda folder: export.save_trained(folder, raw, base_model="old", **NOTHING),
-            lambda folder: export.save_trained(folder, Encoder(strange, other), base_model="new", **NOTHING),
+            lambda folder: export.save_trained(
+                folder, Encoder.from_module(strange, other), base_model="new", **NOTHING
+            ),
             encode,
         ),
         "train.mlm": (with_tokenizer(model), with_tokenizer(other), bare),

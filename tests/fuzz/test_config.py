@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import EncoderConfig, folders, loading
-from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.folders import FAMILIES
 from tests.fuzz.common import ODD, attempt, fuzz, json_text
 from tests.tiny import tiny_config
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint, folders, loading
-from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.folders import FAMILIES
 from tests.fuzz.common import ODD, attempt, damaged, fuzz, json_text
 from tests.tiny import write_model
 

@@ -9,7 +9,7 @@ import pytest
 
 from jaxwhiten.models import attention, init_model
 from jaxwhiten.models.attention import Fused, Splash, kernel_for
-from jaxwhiten.models.packing import Segments
+from jaxwhiten.models.positions import Segments
 from tests.conftest import slow_but
 from tests.tiny import tiny_config
 

@@ -8,7 +8,7 @@ from flax import nnx
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import FAMILIES as NAMED
 from jaxwhiten.models import PairClassifier, init_model, load_pair_classifier, save_pair_classifier
-from jaxwhiten.models.packing import Segments
+from jaxwhiten.models.positions import Segments
 from tests.conftest import slow_but
 from tests.tiny import FAMILIES, tiny_config, write_model
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.models import init_model
-from jaxwhiten.models.packing import Packing, Segments
+from jaxwhiten.models.positions import Packing, Segments
 from tests.conftest import slow_but
 from tests.tiny import FAMILIES as OF_ALL
 from tests.tiny import tiny_config

@@ -36,8 +36,8 @@ def test_it_runs_on_small_input(path, minilm, monkeypatch):
     assert "Spearman" in printed or "MRR@10" in printed
 
 
-def test_there_are_two():
-    assert {path.stem for path in NOTEBOOKS} == {"shrink_and_search", "train_and_code_tpu"}
+def test_there_are_three():
+    assert {path.stem for path in NOTEBOOKS} == {"own_loop", "shrink_and_search", "train_and_code_tpu"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -27,7 +27,7 @@ def write_folder(folder, model, *, width=24):
     weight, bias = rng.normal(size=(width, 32)).astype(np.float32) / 4, rng.normal(size=width).astype(np.float32) / 9
     head = Head.of((Cls(), Dense(weight, bias, None, "Tanh"), Normalize()))
     settings = {"prompts": PROMPTS, "default_prompt_name": "plain", "similarity_fn_name": "dot"}
-    return Encoder(load_model(model)[0], model, head=head, max_length=24, **settings).save(folder)
+    return Encoder.from_module(load_model(model)[0], model, head=head, max_length=24, **settings).save(folder)
 
 
 @pytest.fixture

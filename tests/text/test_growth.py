@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.text.growth import LIMIT, check_growth
+from jaxwhiten.text.tokenization import LIMIT, check_growth
 from tests.tiny import write_model
 
 
@@ -75,7 +75,7 @@ LIKE = {
 
 @pytest.mark.parametrize("name", LIKE)
 def test_rules_of_published_models_are_far_from_the_limit(name, monkeypatch):
-    monkeypatch.setattr("jaxwhiten.text.growth.LIMIT", 72)
+    monkeypatch.setattr("jaxwhiten.text.tokenization.LIMIT", 72)
     check_growth(Path(name), json.loads(LIKE[name]()))
 
 

@@ -48,13 +48,13 @@ def test_adamw_worked_out_in_numpy(clip_norm):
     expected = {name: value.copy() for name, value in params.items()}
     means, squares = ({name: np.zeros_like(value) for name, value in params.items()} for _ in range(2))
     constant = {"warmup": 0.0, "decay": "constant"}
-    optimizer = transformation(make(8, rate, weight_decay=decay, clip_norm=clip_norm, **constant))
+    optimizer = transformation(make(8, weight_decay=decay, clip_norm=clip_norm, **constant))  # at a rate of 1
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
     state = optimizer.init(params)
     for step in range(1, 9):
         gradients = {name: rng.normal(size=value.shape) * step for name, value in expected.items()}
         updates, state = optimizer.update(jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), gradients), state, params)
-        params = optax.apply_updates(params, updates)
+        params = optax.apply_updates(params, jax.tree.map(lambda update: rate * update, updates))
         norm = np.sqrt(sum((g**2).sum() for g in gradients.values()))
         for name, g in gradients.items():
             g = g * min(1, clip_norm / norm) if clip_norm else g

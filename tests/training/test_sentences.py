@@ -117,7 +117,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
     )
 
     model, _, folder = load_model(still_model)
-    Encoder(model, folder, pooling=pooling, max_length=32).save(tmp_path / "st")
+    Encoder.from_module(model, folder, pooling=pooling, max_length=32).save(tmp_path / "st")
     peer = library.SentenceTransformer(str(tmp_path / "st"), device="cpu")
     peer.train()
     loss = peer_loss(name, peer, ours.params["head"], peers, torch)
@@ -151,7 +151,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
 def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(still_model, steps):
     model, _, folder = load_model(still_model)
     prompts, columns = {"query": "man: ", "document": "the sea: "}, [SENTENCES[:6], SENTENCES[3:9]]
-    encoder = Encoder(model, folder, head=Head.of(steps), prompts=prompts, max_length=24)
+    encoder = Encoder.from_module(model, folder, head=Head.of(steps), prompts=prompts, max_length=24)
     chosen = OBJECTIVES["mnr"].prompts(encoder, 2)
     assert chosen == list(prompts.values())
     assert OBJECTIVES["cosine"].prompts(encoder, 2) == [None, None]

@@ -100,3 +100,17 @@ def test_frozen_parts_reach_the_loss_on_every_device_and_stay_out_of_the_state()
     state, rows = run(shifted, frozen={"shift": np.float32(2.0)}, accumulate=2)
     assert losses(rows) == pytest.approx(losses(run(with_constant, accumulate=2)[1]), abs=1e-5)
     assert set(state.params) == set(toy.params())
+
+
+def test_runs_of_other_lengths_rates_and_seeds_share_a_program():
+    """Which JAX's cache then serves; a setting of the optimizer is part of it."""
+
+    def program(**changes):
+        how = toy.how(**changes)
+        mesh = data_mesh(how)
+        state, step = create_state(toy.params(), how, mesh), make_step(toy.loss_fn, how, mesh)
+        batch = place_batch(next(toy.batches()), mesh)
+        return step.program.lower(step.frozen, *step.begin(state.step), state, batch).as_text()
+
+    assert program() == program(steps=7, learning_rate=0.3, seed=5, warmup=0.5, decay="cosine")
+    assert program() != program(b2=0.9)

@@ -1,22 +1,17 @@
 """scikit-learn's own checks of the estimator, and its place among scikit-learn's tools."""
 
-import sys
-
 import numpy as np
 import pytest
 
-from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.errors import InputError, MissingDependencyError, NotFittedError
+from jaxwhiten.errors import NotFittedError
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
 pytest.importorskip("sklearn")
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 # The checks fit on tiny data, which is what the warning is about.
@@ -55,41 +50,3 @@ def test_clone_keeps_parameters_only():
     with pytest.raises(SklearnNotFittedError) as caught:
         copy.transform(np.eye(3))
     assert isinstance(caught.value, NotFittedError)
-
-
-@pytest.mark.parametrize("method", [Whitening(n_components=2), SpectrumCode(bytes=1)], ids=repr)
-def test_data_frames(method, monkeypatch):
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    X = np.random.default_rng(0).standard_normal((50, 3))
-    expected = method.fit(X).transform(X)
-    names = [f"{type(method).__name__.lower()}{i}" for i in range(expected.shape[1])]
-    assert method.get_feature_names_out().tolist() == method.get_feature_names_out(["a", "b", "c"]).tolist() == names
-    frame = clone(method.set_output(transform="pandas")).fit_transform(pandas.DataFrame(X, index=range(5, 55)))
-    assert (list(frame.columns), list(frame.index)) == (names, list(range(5, 55)))
-    np.testing.assert_allclose(frame.to_numpy(), expected, atol=1e-12)
-    if isinstance(method, SpectrumCode):
-        assert method.encode(X).shape == (50, 1)
-    with config_context(transform_output="polars"):
-        assert isinstance(method.transform(X), pandas.DataFrame)
-        assert clone(method.set_output(transform="default").set_output()).fit_transform(X).shape == expected.shape
-        found = type(method)(**method.get_params()).fit_transform(X)
-    assert isinstance(found, polars.DataFrame)
-    assert found.columns == names
-    with pytest.raises(InputError, match="Did you mean 'pandas'"):
-        method.set_output(transform="panda")
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(MissingDependencyError, match="pip install polars"):
-        method.set_output(transform="polars").transform(X)
-    with pytest.raises(NotFittedError):
-        clone(method).get_feature_names_out()
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        *("set_output_transform", "set_output_transform_pandas", "set_output_transform_polars"),
-        *("global_output_transform_pandas", "global_set_output_transform_polars", "transformer_get_feature_names_out"),
-    ],
-)
-def test_checks_that_check_estimator_leaves_to_transformers_of_scikit_learn(check):
-    getattr(estimator_checks, f"check_{check}")("Whitening", Whitening())

@@ -1,4 +1,4 @@
-"""What is kept between processes, and whether a file is still the one that was read.
+"""The cache: what is kept between processes, up to a limit, and whether a file is still the one that was read.
 
 `keep` writes a folder with the checksums of its files, and `recall` reads it only if they match. Small files are hashed
 each time; a large one again when its identity changes, which every write through the file system does.
@@ -9,22 +9,82 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxwhiten.errors import ModelError, warn
+from jaxwhiten.errors import REASON, InputError, ModelError, turning, warn
 from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
 from jaxwhiten.io.records import read_json
-from jaxwhiten.io.tensors import cache_dir, check_seal, content_key, seal, sha256_file
+from jaxwhiten.io.tensors import check_seal, content_key, seal, sha256_file
+from jaxwhiten.terminal import note
 
 T = TypeVar("T")
 Identity = tuple[int, ...]
 _CHECKSUMS = "checksums.json"
 _SMALL = 1 << 24  # bytes that are hashed each time
 _TICK = 2 * 10**9  # nanoseconds between two times that every file system tells apart
+_ROOMS = ("compiled", "embeddings", "hashes", "tokens", "xla")  # of what is made again where it is missing
+_TAG = "CACHEDIR.TAG"  # by which programs for backups know a cache (https://bford.info/cachedir)
+_TAGGED = "Signature: 8a477f597d28d172789f06886806bc55\n"
+
+
+def cache_dir(*names: str) -> Path:
+    """A folder under the cache: `$JAXWHITEN_CACHE_DIR`, else `$XDG_CACHE_HOME/jaxwhiten`, else `~/.cache/jaxwhiten`.
+
+    >>> cache_dir("tokens").name
+    'tokens'
+    """
+    root = os.environ.get("JAXWHITEN_CACHE_DIR")
+    if not root:
+        root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(Path.home(), ".cache"), "jaxwhiten")
+    return Path(root).expanduser().joinpath(*names)
+
+
+def cache_limit() -> float:
+    """The bytes that the cache may take: `$JAXWHITEN_CACHE_GB`, by default 2 GB.
+
+    >>> cache_limit()
+    2000000000.0
+    """
+    text = os.environ.get("JAXWHITEN_CACHE_GB") or "2"
+    with turning(InputError, f"JAXWHITEN_CACHE_GB={text!r}: expected a number of gigabytes ({REASON}).", ValueError):
+        return 1e9 * float(text)
+
+
+def trim_cache(limit: int | float | None = None) -> int:
+    """Removes what was used longest ago, as far as the cache takes more bytes than its limit; returns what it takes.
+
+    What was used last stays, however large it is, unless the limit is 0. A note on a terminal announces a new cache.
+
+    >>> trim_cache() <= cache_limit()
+    True
+    """
+    most = cache_limit() if limit is None else limit
+    entries = []
+    for entry in (entry for room in _ROOMS for entry in cache_dir(room).glob("[!.]*")):
+        with contextlib.suppress(OSError):  # another process removes it
+            status = entry.stat()
+            used = max(status.st_mtime, 0 if entry.is_dir() else status.st_atime)
+            entries.append((used, sum(file.stat().st_size for file in (entry, *entry.rglob("*"))), entry))
+    total = taken = 0
+    for used, size, entry in sorted(entries, reverse=True):
+        total += size
+        if total <= most or (most and used == max(entries)[0]):
+            taken += size
+        elif entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                entry.unlink()
+    if entries and sys.stderr.isatty() and not (tag := cache_dir(_TAG)).exists():
+        note(f"{tag.parent} keeps compiled models and vectors, up to {cache_limit() / 1e9:g} GB (JAXWHITEN_CACHE_GB)")
+        with contextlib.suppress(OSError):
+            write_text(tag, _TAGGED)
+    return taken
 
 
 def identity(path: PathLike) -> Identity:
@@ -95,6 +155,7 @@ def keep(folder: Path, write: Callable[[Path], Any], *blamed: type[Exception]) -
         write(whole)
         checksums = {file.name: sha256_file(file) for file in sorted(whole.iterdir())}
         write_json(whole / _CHECKSUMS, seal(checksums))
+    trim_cache()
 
 
 def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
@@ -113,6 +174,8 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
             digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)
             if digest != checksums[name]:
                 raise ValueError(f"{name}: checksum does not match")
+        with contextlib.suppress(OSError):
+            os.utime(folder)  # used last
         return read(folder)
     except Exception as error:
         if not os.path.lexists(folder):
