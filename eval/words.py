@@ -12,7 +12,7 @@ from jaxwhiten import scoring
 WORDS = {
     "tfidf": "lower-cased runs of letters and digits, "
     "1 + log of the count times the smoothed idf of what a whitening is fitted on, cosine",
-    "bm25": "the words of tfidf, k1 = 1.5, b = 0.75",
+    "bm25": "the words of tfidf, k1 = 1.2, b = 0.75",
 }
 
 

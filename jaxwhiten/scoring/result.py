@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from jaxwhiten.errors import optional
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
 from jaxwhiten.space import Space
-from jaxwhiten.terminal import counted
+from jaxwhiten.terminal import as_frame, as_html, counted, table
 
 RAW = "raw"
+WHITENED = "whitened"
+HYBRID = "hybrid"
+SHARE = "float32_recall_at_10"
+ERROR = "cosine_error"
+_FOUND = 90.0  # percent of float32's first documents that a code should find
 _MANY = 1e7  # pairs that nobody labels
 LITTLE = 1.0  # points of the first measure
 # If none of so many items changed, fewer than 3 of them change with 95% confidence, and `LITTLE` is not lost.
 _ENOUGH = round(3 * 100 / LITTLE)
 _ONLY_RELEVANT = (
-    " Only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus"
-    " with `corpus`."
+    "only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus with"
+    " `corpus`"
+)
+_HELD_OUT = (
+    "real queries find 1 to 9 points less than such held-out documents, most among few rows: measure with"
+    " `jaxwhiten score --queries`"
 )
 HEADS = {
     "spearman": "Spearman × 100",
@@ -29,6 +40,8 @@ HEADS = {
     "mrr_at_10": "MRR@10 × 100",
     "recall_at_10": "recall@10 × 100",
     "recall_at_100": "recall@100 × 100",
+    SHARE: "of float32's ten, %",
+    ERROR: "cosine error × 100",
 }
 
 
@@ -115,28 +128,56 @@ class Evaluation:
 
     @property
     def verdict(self) -> str:
-        """What the differences decide, in one sentence."""
+        """What the differences decide, in at most two sentences: about what was asked, or else about words alone."""
         raw, *others = self.rows
         if math.isnan(raw.scores[self.measure]):
             return f"{_head(self.measure)} {UNDEFINED}."
-        other = None if self.versus is None else self.rows[self.versus]
-        forms = [row for row in others if row.bytes is not None and row is not other]
-        words = max(
-            (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
-        )
         what, n = list(self.counts.items())[-1]
         changes = [row.versus_raw for row in others if row.versus_raw and not math.isnan(row.versus_raw.value)]
         if changes and all(math.isnan(change.interval.low) for change in changes):
             return f"Too few to judge differences: {counted(n, what)}; at least {LEAST} are needed."
+        if self.measure == SHARE:
+            return _sentences(_found(self.rows, self.counts["documents"]), _HELD_OUT if what != "queries" else "")
+        other = None if self.versus is None else self.rows[self.versus]
+        [hybrid] = [row for row in others if row.name == HYBRID] or [None]
+        forms = [row for row in others if row.bytes is not None and row not in (other, hybrid)]
+        words = max(
+            (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
+        )
         own = f"{self.rows[self.own].name} vectors"
-        advice = ": use it, or a fine-tuned encoder"
-        against = _against(own, other, n, what), _against(own, words, n, what, advice)
-        parts = [part for part in (*against, _forms(forms, raw, n)) if part]
-        if not parts:
-            return ""
-        text = "; ".join(parts)
+        asked = [_against(own, other, n, what), _forms(forms, raw, n)]
+        against_words = _against(own, words, n, what, ": use it, or a fine-tuned encoder")
+        against_hybrid = "" if any(asked) else _against(own, hybrid, n, what, ": use `hybrid`")
         limit = _ONLY_RELEVANT if self.only_relevant else ""
-        return f"{text[:1].upper()}{text[1:]}.{limit}"
+        return _sentences(*asked, *([] if any(asked) else [against_words]), limit, against_hybrid)
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with a row for each form: scores, ends of intervals, and differences to raw vectors."""
+        return as_frame([_record(row) for row in self.rows])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the first measure against bytes, with intervals, and returns Matplotlib's axes.
+
+        Lexical baselines, which have no bytes, are horizontal lines.
+
+        Args:
+          ax: The axes to draw on; new ones by default.
+
+        Raises:
+          MissingDependencyError: Matplotlib is not installed.
+        """
+        if ax is None:
+            ax = optional("matplotlib.pyplot", "train", "Plotting", "matplotlib").subplots(layout="constrained")[1]
+        for row in self.rows:
+            score, (low, high) = row.scores[self.measure], row.intervals[self.measure]
+            if row.bytes is None:
+                ax.axhline(score, color="gray", linestyle=":")
+                ax.annotate(row.name, (1, score), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+                continue
+            ax.errorbar(row.bytes, score, [[score - low], [high - score]], fmt="o", capsize=3)
+            ax.annotate(row.name, (row.bytes, score), xytext=(6, 4), textcoords="offset points")
+        ax.set(xscale="log", xlabel="bytes per text", ylabel=HEADS[self.measure], title=self.data)
+        return ax
 
     def __repr__(self) -> str:
         made = self.space
@@ -153,40 +194,88 @@ class Evaluation:
         )
 
     def __str__(self) -> str:
-        names = list(self.rows[0].scores)
-        heads = ["", "dims", "bytes", HEADS[names[0]], "95% CI", *map(HEADS.__getitem__, names[1:]), "vs. raw"]
-        if len(names) > 2:
-            heads[3:] = [head.removesuffix(" × 100") for head in heads[3:]]
-        cells = [heads, *(self._cells(row) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells
-        ]
+        return "\n".join([self._heading, "", *table(self._cells), *(["", self.verdict] if self.verdict else [])])
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells, f"{self._heading}. {self.verdict}")
+
+    @property
+    def _heading(self) -> str:
         counts = ", ".join(counted(count, what) for what, count in self.counts.items())
         fitted = f"; {self.fitted_on}" if self.fitted_on else ""
-        unit = ". Scores × 100" if len(names) > 2 else ""
+        unit = ". Scores × 100" if len(self.rows[0].scores) > 2 else ""
         origin = f"{self.space.model}, {self.space.dtype} by {self.space.engine}"
-        heading = f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
-        return "\n".join([heading, "", *lines, *(["", self.verdict] if self.verdict else [])])
+        return f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
 
-    def _cells(self, row: Row) -> list[str]:
-        def shown(name: str) -> str:
-            if math.isnan(row.scores[name]):
-                return "undefined"
-            return f"{row.scores[name]:.2f}"
+    @property
+    def _cells(self) -> list[list[str]]:
+        """The table, whose first row is its head; each of at most two measures has its interval, else the first."""
+        names = list(self.rows[0].scores)
+        few = len(names) <= 2
+        with_interval = [name for name in (names if few else names[:1]) if name in self.rows[0].intervals]
+        heads = ["", "dims", "bytes"]
+        for name in names:
+            heads.append(HEADS[name] if few else _head(name))
+            heads += ["95% CI"] * (name in with_interval)
+        cells = [[*heads, *["vs. raw"] * (self.measure != SHARE)]]
+        for row in self.rows:
+            line = [row.name, str(row.dimensions), f"{row.bytes:,}" if row.bytes is not None else "–"]
+            for name in names:
+                score = row.scores[name]
+                line.append("undefined" if math.isnan(score) else f"{score:.2f}")
+                if name in with_interval:
+                    low, high = row.intervals[name]
+                    hidden = math.isnan(low) or (self.measure == SHARE and row is self.rows[0])
+                    line.append("" if hidden else f"{low:.2f}–{high:.2f}")
+            if self.measure != SHARE:
+                change = row.versus_raw
+                line.append(str(change) if change and not math.isnan(change.value) else "")
+            cells.append(line)
+        return cells
 
-        (low, high), (first, *rest) = row.intervals[self.measure], row.scores
-        ends = "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"
-        if row.versus_raw and not math.isnan(row.versus_raw.value):
-            change = str(row.versus_raw)
-        else:
-            change = ""
-        size = f"{row.bytes:,}" if row.bytes is not None else "–"
-        return [row.name, str(row.dimensions), size, shown(first), ends, *map(shown, rest), change]
+
+def _record(row: Row) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": row.name, "dimensions": row.dimensions, "bytes": row.bytes}
+    for name, score in row.scores.items():
+        record[name] = score
+        if name in row.intervals:
+            record |= {f"{name}_{end}": value for end, value in row.intervals[name]._asdict().items()}
+    change = row.versus_raw or Change(math.nan, Interval(math.nan, math.nan))
+    return record | {
+        "versus_raw": change.value,
+        "versus_raw_low": change.interval.low,
+        "versus_raw_high": change.interval.high,
+    }
+
+
+def _sentences(*parts: str) -> str:
+    """The first two of several sentences that are not empty."""
+    some = [part for part in parts if part][:2]
+    return " ".join(f"{part[:1].upper()}{part[1:]}." for part in some)
+
+
+def _found(rows: Sequence[Row], documents: int) -> str:
+    """The smallest code that surely finds most of float32's first documents, or else the one that finds most."""
+    raw, *codes = rows
+    where = f"of float32's first ten among these {counted(documents, 'documents')}"
+    good = [row for row in codes if row.versus_raw and row.versus_raw.interval.low >= _FOUND - 100]
+    if good:
+        row = min(good, key=lambda row: (row.bytes or 0, -row.scores[SHARE]))
+        low, high = row.intervals[SHARE]
+        size = f"{row.name} of {row.bytes:,} bytes, {_part(row, raw)} of float32"
+        return f"{size}, finds {row.scores[SHARE]:.1f}% ({low:.1f} to {high:.1f}) {where}, for texts like them"
+    row = max(codes, key=lambda row: row.scores[SHARE])
+    most = f"{row.name} of {row.bytes:,} bytes finds most: {row.scores[SHARE]:.1f}%"
+    return f"no code surely finds {_FOUND:.0f}% {where}; {most}"
+
+
+def _part(row: Row, raw: Row) -> str:
+    """The size of a form as a fraction of that of raw vectors."""
+    return f"1/{(raw.bytes or math.nan) / (row.bytes or math.nan):.3g}"
 
 
 def _head(measure: str) -> str:
-    return HEADS[measure].removesuffix(" × 100")
+    return HEADS[measure].removesuffix(" × 100").removesuffix(", %")
 
 
 def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -> str:
@@ -214,31 +303,25 @@ def _forms(forms: list[Row], raw: Row, n: int) -> str:
     compared = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
     if not compared or not raw.bytes:
         return ""
-    if len(compared) > 1:
-        choice = f", which allows for choosing among {len(compared)} forms on the same data"
-    else:
-        choice = ""
     smaller = [(row.bytes, row, change) for row, change in compared if row.bytes and row.bytes < raw.bytes]
     if not smaller:
         row, change = max(compared, key=lambda one: one[1].value)
         if change.interval.low > 0:
-            return f"{row.name} gains: {change}{choice}"
+            return f"{row.name} gains: {change}"
         if change.interval.high < 0:
-            return f"{row.name} loses: {change}{choice}"
-        return f"{row.name}: no significant change, {change}{choice}"
+            return f"{row.name} loses: {change}"
+        return f"{row.name}: no significant change, {change}"
     lossless = [one for one in smaller if one[2].interval.low >= -LITTLE and (any(one[2].interval) or n >= _ENOUGH)]
     if not lossless:
         size, row, change = max(smaller, key=lambda one: one[2].interval.low)
         if all(other.interval.high < 0 for _, _, other in smaller):
-            return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}{choice}"
-        sentence = (
-            f"a smaller form loses less than {LITTLE:g} point; the closest is {row.name} of {size:,} bytes, {change}"
-        )
-        return f"these data do not show that {sentence}{choice}"
+            return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}"
+        closest = f"the closest is {row.name} of {size:,} bytes: {change}"
+        return f"no smaller form surely loses less than {LITTLE:g} point; {closest}"
     size, row, change = min(lossless, key=lambda one: (one[0], -one[2].value))
     what = f"loses less than {LITTLE:g} point"
     if change.interval.low > 0:
         what = "gains"
     elif change.value >= 0:
         what = f"loses nothing, or less than {LITTLE:g} point"
-    return f"{row.name} of {size:,} bytes, 1/{raw.bytes / size:.3g} of float32, {what}: {change}{choice}"
+    return f"{row.name} of {size:,} bytes, {_part(row, raw)} of float32, {what}: {change}"
