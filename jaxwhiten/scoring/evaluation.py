@@ -156,7 +156,7 @@ def evaluate(
     scored = _scored(parsed, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening, judged=judged))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
-    own_row = max((i for i, (_, way) in enumerate(ways) if judged and way.view.head is encoder.view.head), default=0)
+    own_row = max((i for i, (_, way) in enumerate(ways) if way.view.head is encoder.view.head), default=0)
     other = None
     if isinstance(scored, _Search) and (found := scored.hybrid(encoder)) is not None:
         forms.append((HYBRID, *_size(encoder), found))

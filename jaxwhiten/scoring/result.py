@@ -145,7 +145,7 @@ class Evaluation:
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
         own = f"{self.rows[self.own].name} vectors"
-        asked = [_against(own, other, n, what), _forms(forms, raw, n)]
+        asked = [_against(own, other, n, what), _forms(forms, raw, n) if self.fitted_on or other is None else ""]
         against_words = _against(own, words, n, what, ": use it, or a fine-tuned encoder")
         against_hybrid = "" if any(asked) else _against(own, hybrid, n, what, ": use `hybrid`")
         limit = _ONLY_RELEVANT if self.only_relevant else ""

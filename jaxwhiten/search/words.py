@@ -119,7 +119,7 @@ def bm25(frequencies: Mapping[str, int], count: int, documents: Sequence[Documen
     scores = np.zeros(len(documents))
     for word, number in frequencies.items():
         times = np.array([words[word] for words in counts], float)
-        scores += bm25_weights(times, lengths, lengths.mean(), np.array(number), count)
+        scores += bm25_weights(times, lengths, lengths.mean(), np.full(len(times), number), count)
     return scores
 
 

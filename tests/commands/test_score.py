@@ -168,3 +168,29 @@ def test_a_warning_is_printed_once_and_advice_names_flags(run, tiny_model, tmp_p
         done = run("score", path, "--model", tiny_model, "--pooling", "mean", "--max-length", "32", "--bytes", "4")
     assert done.err.count("warning: A code of 4 bytes was fitted on") == 1
     assert done.out.endswith("add the rest of the corpus with --corpus.\n")
+
+
+def test_score_and_fit_show_what_codes_lose(run, tmp_path):
+    task = load_sts("sts_sample").splits["test"]
+    sides = list(dict.fromkeys(task.sentence1)), list(dict.fromkeys(task.sentence2))[:80]
+    (docs := tmp_path / "docs.txt").write_text("\n".join(sides[0]) + "\n")
+    (table := tmp_path / "docs.csv").write_text("id,text\n" + "".join(f'{i},"{t}"\n' for i, t in enumerate(sides[0])))
+    (asked := tmp_path / "queries.txt").write_text("\n".join(sides[1]) + "\n")
+    model = ("--model", "jaxwhiten-tiny", "--pooling", "mean", "--tuned")
+    report = json.loads(run("score", docs, "--queries", asked, "--bytes", 24, *model, "--json").out)
+    assert [row["name"] for row in report["rows"]] == ["raw", "int8", "binary", "code"]
+    assert (report["measure"], report["counts"]["queries"]) == ("float32_recall_at_10", 80)
+    assert (
+        json.loads(run("score", table, "--queries", asked, "--bytes", 24, *model, "--json").out)["rows"]
+        == (report["rows"])
+    )
+    alone = json.loads(run("score", table, "--bytes", 24, *model, "--json").out)
+    done = run("fit", docs, "--bytes", 24, *model, "-o", tmp_path / "small", "--json")
+    assert done.code == 0, done.err
+    assert [row["scores"] for row in json.loads(done.out)["loss"]] == [
+        pytest.approx(row["scores"], abs=0.3) for row in alone["rows"]
+    ]
+    assert Encoder.from_pretrained(tmp_path / "small").view.code.provenance["n"] == len(sides[0])
+    shown = run("fit", docs, "--bytes", 24, *model, "-o", tmp_path / "other", "--no-cache").out
+    assert "held-out documents as queries" in shown
+    assert shown.splitlines()[0].endswith(f"fitted on {len(sides[0])} rows")

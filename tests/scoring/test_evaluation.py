@@ -205,7 +205,8 @@ def test_the_own_head_is_the_score(encoder, pairs):
     against = evaluate(coded, pairs, versus=encoder, resamples=50)
     other, lead = against.rows[against.versus], against.rows[0].scores["spearman"] - against.score
     assert other.versus_own.value == pytest.approx(lead), "the whole folder is compared, not its raw vectors"
-    assert "coded vectors" in against.verdict
+    assert against.verdict.startswith("Coded vectors and ")
+    assert "smaller form" not in against.verdict, "which was not asked for"
     with pytest.raises(InputError, match="already includes a whitening"):
         evaluate(small, pairs, k=4)
     with pytest.raises(InputError, match="pass sentences"):

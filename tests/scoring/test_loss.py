@@ -1,7 +1,5 @@
 """What codes lose of float32's first ten, without judgments: the share computed by NumPy from vectors and codes."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -107,30 +105,6 @@ def test_fewer_than_ten_documents(encoder):
     result = evaluate(encoder, ["a dog", "rain", "snow in May"], queries=["a cat"], resamples=10)
     assert [row.scores[SHARE] for row in result.rows] == [100, 100, 100]
     assert result.verdict == "Too few to judge differences: 1 query; at least 6 are needed."
-
-
-def test_score_and_fit_show_it(run, sides, tmp_path):
-    (docs := tmp_path / "docs.txt").write_text("\n".join(sides[0]) + "\n")
-    (table := tmp_path / "docs.csv").write_text("id,text\n" + "".join(f'{i},"{t}"\n' for i, t in enumerate(sides[0])))
-    (asked := tmp_path / "queries.txt").write_text("\n".join(sides[1]) + "\n")
-    model = ("--model", "jaxwhiten-tiny", "--pooling", "mean", "--tuned")
-    report = json.loads(run("score", docs, "--queries", asked, "--bytes", 24, *model, "--json").out)
-    assert [row["name"] for row in report["rows"]] == ["raw", "int8", "binary", "code"]
-    assert (report["measure"], report["counts"]["queries"]) == (SHARE, 80)
-    assert (
-        json.loads(run("score", table, "--queries", asked, "--bytes", 24, *model, "--json").out)["rows"]
-        == (report["rows"])
-    )
-    alone = json.loads(run("score", table, "--bytes", 24, *model, "--json").out)
-    done = run("fit", docs, "--bytes", 24, *model, "-o", tmp_path / "small", "--json")
-    assert done.code == 0, done.err
-    assert [row["scores"] for row in json.loads(done.out)["loss"]] == [
-        pytest.approx(row["scores"], abs=0.3) for row in alone["rows"]
-    ]
-    assert Encoder.from_pretrained(tmp_path / "small").view.code.provenance["n"] == len(sides[0])
-    shown = run("fit", docs, "--bytes", 24, *model, "-o", tmp_path / "other", "--no-cache").out
-    assert "held-out documents as queries" in shown
-    assert shown.splitlines()[0].endswith(f"fitted on {len(sides[0])} rows")
 
 
 @pytest.mark.parametrize("form", [Int8, UBinary, SpectrumCode])
