@@ -129,8 +129,8 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str
     ['     bytes', 'raw  1,536']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    align = [str.ljust if column in left else str.rjust for column in range(len(widths))]
-    return ["  ".join(put(*cell) for put, *cell in zip(align, row, widths, strict=True)).rstrip() for row in rows]
+    align = ["<" if column in left else ">" for column in range(len(widths))]
+    return ["  ".join(map("{:{}{}}".format, row, align, widths)).rstrip() for row in rows]
 
 
 def as_html(rows: Sequence[Sequence[str]], caption: str = "") -> str:

@@ -169,7 +169,7 @@ def save_database(
     if isinstance(code, SpectrumCode):
         size = size or code.nbytes
         whitening = whitening or code.axes
-    settings = {"database": database, "quantizer": kind.quantizer, "bytes": size or _BYTES}
+    settings: Json = {"database": database, "quantizer": kind.quantizer, "bytes": size or _BYTES}
     if whitening is None:
         map, settings["bytes"] = _unfitted(raw, database, size)
         scaling: Json = {}

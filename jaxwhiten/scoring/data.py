@@ -38,7 +38,8 @@ class ScoredPairs(NamedTuple):
     second: Float[np.ndarray, "n d"]
     gold: Real[np.ndarray, " n"]
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Unjudged(NamedTuple):
@@ -53,7 +54,8 @@ class Unjudged(NamedTuple):
     queries: list[str]
     held_out: bool
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        return brief(self)
 
     @classmethod
     def of(cls, documents: Texts, queries: Texts | None = None) -> Unjudged:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from jaxwhiten.metrics.bootstrap import (
 )
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.scoring.data import ScoredPairs, Unjudged, read
-from jaxwhiten.scoring.result import ERROR, HYBRID, RAW, SHARE, WHITENED, Change, Evaluation, Row
+from jaxwhiten.scoring.result import ERROR, HYBRID, NO_CHANGE, RAW, SHARE, WHITENED, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 from jaxwhiten.search import build_index
 from jaxwhiten.terminal import counted
@@ -139,7 +140,7 @@ def evaluate(
     components = whitening.pop("n_components", None) if judged else None  # k wins, as in `Encoder.whiten`
     k = k or components or ()
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
-    options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
+    options: Json = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
     kinds = {"searched": RetrievalData, "vectors": ScoredPairs, "unjudged": Unjudged}
     options |= {name: isinstance(parsed, kind) for name, kind in kinds.items()}
     check_options(_RULES, {**options, "fitted": encoder.view.head.whitening, "encoder": encoder.name})
@@ -152,7 +153,7 @@ def evaluate(
         rows = _rows(forms, *_correlations(forms, parsed.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(parsed.gold)}, rows, 0, "", *details)
     encode = encode or encoded
-    raw = encoder.with_view(encoder.view.unfitted)
+    raw = _unfitted(encoder)
     scored = _scored(parsed, raw, encode)
     ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening, judged=judged))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
@@ -162,10 +163,12 @@ def evaluate(
         forms.append((HYBRID, *_size(encoder), found))
     if versus is not None:
         other = len(forms)
-        forms.append((Path(versus.name).name, *_size(versus), compared(versus, parsed, encode)))
+        forms.append((Path(versus.name).name, *_size(versus), compared(versus, scored.data, encode)))
     if judged:
         forms += by_words(scored.data)
-    rows = _rows(forms, *scored.measured(forms, resamples, seed), own_row, other)
+    rows = _rows(forms, *scored.measured(forms, resamples, seed), own=own_row, versus=other)
+    if not judged:  # float32 vectors find all that they find
+        rows = dataclasses.replace(rows[0], intervals=dict.fromkeys((SHARE, ERROR), NO_CHANGE.interval)), *rows[1:]
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own_row else ""
     only_relevant = isinstance(parsed, RetrievalData) and parsed.only_relevant
     return Evaluation(scored.name, scored.counts, rows, own_row, fitted, *details, other, only_relevant)
@@ -187,7 +190,12 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     >>> compared(Encoder.from_pretrained("jaxwhiten-tiny"), pairs).shape
     (2,)
     """
-    return _scored(data, encoder.with_view(encoder.view.unfitted), encode).compare(encoder)
+    found: np.ndarray = _scored(data, _unfitted(encoder), encode).compare(encoder)
+    return found
+
+
+def _unfitted(encoder: Encoder) -> Encoder:
+    return encoder.with_view(encoder.view.unfitted)
 
 
 def _scored(data: Any, raw: Encoder, encode: Encode) -> Any:
@@ -228,12 +236,6 @@ def _distinct(pairs: Pairs) -> tuple[list[str], Int[np.ndarray, " n"], Int[np.nd
     return texts, first, right
 
 
-def _these(number: int, what: str) -> str:
-    if number == 1:
-        return f"this {counted(1, what).removeprefix('1 ')}"
-    return f"these {counted(number, what)}"
-
-
 class _Pairs:
     """Scored pairs: every sentence is encoded once."""
 
@@ -245,7 +247,7 @@ class _Pairs:
         self.raw = raw
         self.vectors = encode(raw, texts, None)
         self.counts = {"pairs": len(pairs)}
-        self.fitted_on = f"{_these(len(texts), 'sentences')}, without their scores"
+        self.fitted_on = f"{counted(len(texts), 'sentences')}, without their scores"
 
     def compare(self, way: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of each pair, both sides in this form."""
@@ -267,7 +269,7 @@ class _Ranked:
         self.raw = raw
         self.vectors = encode(raw, documents, "document")
         self.query_vectors = encode(raw, queries, "query")
-        self.fitted_on = _these(len(documents), "documents")
+        self.fitted_on = counted(len(documents), "documents")
 
     def in_form(self, way: Encoder) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "q d"]]:
         """The vectors of documents and queries by an encoder, before its code."""
@@ -298,7 +300,7 @@ class _Ranked:
         elif index.has_words:
             asked = [self.queries[row] for row in nonempty]
             for row, hits in zip(nonempty, index.hits(queries[nonempty], k, texts=asked), strict=True):
-                ids[row, : len(hits)] = stored[[hit.id for hit in hits]]
+                ids[row, : len(hits)] = stored[np.array([hit.id for hit in hits], int)]
         return scores, ids
 
 
@@ -363,7 +365,7 @@ class _Loss(_Ranked):
         return _means({SHARE: shares, ERROR: errors}, resamples, seed)
 
 
-def _means(of_queries: dict[str, Sequence[np.ndarray]], resamples: int, seed: int) -> _Measured:
+def _means(of_queries: Mapping[str, Sequence[np.ndarray]], resamples: int, seed: int) -> _Measured:
     """The means × 100 of measures of queries, in each of several forms, which share the resamples."""
     table = 100 * np.stack([np.stack(values) for values in of_queries.values()], axis=1)  # [forms, measures, queries]
     drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
@@ -481,8 +483,8 @@ def _rows(
     words = [number for number, (_, _, size, _) in enumerate(forms) if size is None]
     chosen_from = [family for family in (sized, words, [] if versus is None else [versus]) if family]
 
-    def changes(base: int) -> list[Change | None]:
-        figures: list[Change | None] = [None] * len(forms)
+    def changes(base: int) -> list[Change]:
+        figures = [NO_CHANGE] * len(forms)
         for family in chosen_from:
             others = [number for number in family if number != base]
             samples = [drawn[number][first] - drawn[base][first] for number in others]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,8 +53,11 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         if math.isnan(self.interval.low):
-            return f"{self.value:+.2f}"
+            return "" if math.isnan(self.value) else f"{self.value:+.2f}"
         return f"{self.value:+.2f} ({self.interval.low:+.2f} to {self.interval.high:+.2f})"
+
+
+NO_CHANGE = Change(math.nan, Interval(math.nan, math.nan))  # of a form itself, or undefined
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,8 @@ class Row:
     bytes: int | None  # per text; None for a lexical baseline
     scores: dict[str, float]  # by measure
     intervals: dict[str, Interval]  # 95% bootstrap intervals of measures
-    versus_raw: Change | None  # difference of the first measure to the raw vectors
-    versus_own: Change | None = None  # and to the encoder with its own head
+    versus_raw: Change = NO_CHANGE  # difference of the first measure to the raw vectors
+    versus_own: Change = NO_CHANGE  # and to the encoder with its own head
 
 
 @dataclass(frozen=True)
@@ -117,39 +120,33 @@ class Evaluation:
         return self.rows[self.own].scores.get("spearman", math.nan)
 
     @property
-    def pearson(self) -> float:
-        """Pearson's correlation with the scores of pairs, × 100."""
-        return self.rows[self.own].scores["pearson"]
-
-    @property
-    def pairs(self) -> int:
-        """The number of pairs."""
-        return self.counts["pairs"]
-
-    @property
     def verdict(self) -> str:
         """What the differences decide, in at most two sentences: about what was asked, or else about words alone."""
         raw, *others = self.rows
         if math.isnan(raw.scores[self.measure]):
             return f"{_head(self.measure)} {UNDEFINED}."
         what, n = list(self.counts.items())[-1]
-        changes = [row.versus_raw for row in others if row.versus_raw and not math.isnan(row.versus_raw.value)]
+        changes = [row.versus_raw for row in others if not math.isnan(row.versus_raw.value)]
         if changes and all(math.isnan(change.interval.low) for change in changes):
             return f"Too few to judge differences: {counted(n, what)}; at least {LEAST} are needed."
         if self.measure == SHARE:
             return _sentences(_found(self.rows, self.counts["documents"]), _HELD_OUT if what != "queries" else "")
         other = None if self.versus is None else self.rows[self.versus]
-        [hybrid] = [row for row in others if row.name == HYBRID] or [None]
+        hybrid = next((row for row in others if row.name == HYBRID), None)
         forms = [row for row in others if row.bytes is not None and row not in (other, hybrid)]
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
         own = f"{self.rows[self.own].name} vectors"
-        asked = [_against(own, other, n, what), _forms(forms, raw, n) if self.fitted_on or other is None else ""]
-        against_words = _against(own, words, n, what, ": use it, or a fine-tuned encoder")
-        against_hybrid = "" if any(asked) else _against(own, hybrid, n, what, ": use `hybrid`")
-        limit = _ONLY_RELEVANT if self.only_relevant else ""
-        return _sentences(*asked, *([] if any(asked) else [against_words]), limit, against_hybrid)
+        asked = [
+            _against(own, other, n, what),
+            _forms(forms, raw, n) if self.fitted_on or other is None else "",
+        ]
+        if not any(asked):
+            asked = [_against(own, words, n, what, ": use it, or a fine-tuned encoder")]
+            if not self.only_relevant:
+                asked.append(_against(own, hybrid, n, what, ": use `hybrid`"))
+        return _sentences(*asked, _ONLY_RELEVANT if self.only_relevant else "")
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with a row for each form: scores, ends of intervals, and differences to raw vectors."""
@@ -180,18 +177,9 @@ class Evaluation:
         return ax
 
     def __repr__(self) -> str:
-        made = self.space
-        row = self.rows[self.own]
-        found = f"{_head(self.measure)} {UNDEFINED}"
-        if not math.isnan(self.score):
-            ends = f"[{self.interval.low:.2f}, {self.interval.high:.2f}]"
-            rest = "".join(f", {_head(name)} {row.scores[name]:.2f}" for name in [*row.scores][1:])
-            found = f"{_head(self.measure)} {self.score:.2f} {ends}{rest}"
-        counts = ", ".join(counted(count, what) for what, count in self.counts.items())
-        return (
-            f"Evaluation({found}, {counts}; {made.model}, {made.pooling}, {self.similarity}, up to"
-            f" {made.max_length} tokens, {made.dtype} by {made.engine})"
-        )
+        low, high = self.interval
+        ends = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
+        return f"Evaluation({_head(self.measure)} {_shown(self.score)}{ends}; {self._heading})"
 
     def __str__(self) -> str:
         return "\n".join([self._heading, "", *table(self._cells), *(["", self.verdict] if self.verdict else [])])
@@ -210,42 +198,35 @@ class Evaluation:
     @property
     def _cells(self) -> list[list[str]]:
         """The table, whose first row is its head; each of at most two measures has its interval, else the first."""
-        names = list(self.rows[0].scores)
-        few = len(names) <= 2
-        with_interval = [name for name in (names if few else names[:1]) if name in self.rows[0].intervals]
-        heads = ["", "dims", "bytes"]
-        for name in names:
-            heads.append(HEADS[name] if few else _head(name))
-            heads += ["95% CI"] * (name in with_interval)
-        cells = [[*heads, *["vs. raw"] * (self.measure != SHARE)]]
-        for row in self.rows:
-            line = [row.name, str(row.dimensions), f"{row.bytes:,}" if row.bytes is not None else "–"]
-            for name in names:
-                score = row.scores[name]
-                line.append("undefined" if math.isnan(score) else f"{score:.2f}")
-                if name in with_interval:
-                    low, high = row.intervals[name]
-                    hidden = math.isnan(low) or (self.measure == SHARE and row is self.rows[0])
-                    line.append("" if hidden else f"{low:.2f}–{high:.2f}")
-            if self.measure != SHARE:
-                change = row.versus_raw
-                line.append(str(change) if change and not math.isnan(change.value) else "")
-            cells.append(line)
-        return cells
+        first, *others = self.rows[0].scores
+        few = len(others) < 2
+        columns: list[tuple[str, Callable[[Row], str]]] = [
+            ("", lambda row: row.name),
+            ("dims", lambda row: str(row.dimensions)),
+            ("bytes", lambda row: f"{row.bytes:,}" if row.bytes is not None else "–"),
+        ]
+        for name in (first, *others):
+            columns.append((HEADS[name] if few else _head(name), lambda row, name=name: _shown(row.scores[name])))
+            if name in self.rows[0].intervals and (few or name == first):
+                columns.append(("95% CI", lambda row, name=name: _ends(row.intervals[name])))
+        if first != SHARE:
+            columns.append(("vs. raw", lambda row: str(row.versus_raw)))
+        return [[head for head, _ in columns], *([cell(row) for _, cell in columns] for row in self.rows)]
+
+
+def _ends(interval: Interval) -> str:
+    return "" if math.isnan(interval.low) else f"{interval.low:.2f}–{interval.high:.2f}"
+
+
+def _shown(score: float) -> str:
+    return "undefined" if math.isnan(score) else f"{score:.2f}"
 
 
 def _record(row: Row) -> dict[str, Any]:
-    record: dict[str, Any] = {"name": row.name, "dimensions": row.dimensions, "bytes": row.bytes}
-    for name, score in row.scores.items():
-        record[name] = score
-        if name in row.intervals:
-            record |= {f"{name}_{end}": value for end, value in row.intervals[name]._asdict().items()}
-    change = row.versus_raw or Change(math.nan, Interval(math.nan, math.nan))
-    return record | {
-        "versus_raw": change.value,
-        "versus_raw_low": change.interval.low,
-        "versus_raw_high": change.interval.high,
-    }
+    record: dict[str, Any] = {"name": row.name, "dimensions": row.dimensions, "bytes": row.bytes, **row.scores}
+    for name, (low, high) in {**row.intervals, "versus_raw": row.versus_raw.interval}.items():
+        record |= {f"{name}_low": low, f"{name}_high": high}
+    return record | {"versus_raw": row.versus_raw.value}
 
 
 def _sentences(*parts: str) -> str:
@@ -258,20 +239,21 @@ def _found(rows: Sequence[Row], documents: int) -> str:
     """The smallest code that surely finds most of float32's first documents, or else the one that finds most."""
     raw, *codes = rows
     where = f"of float32's first ten among these {counted(documents, 'documents')}"
-    good = [row for row in codes if row.versus_raw and row.versus_raw.interval.low >= _FOUND - 100]
+    good = [row for row in codes if row.versus_raw.interval.low >= _FOUND - 100]
     if good:
         row = min(good, key=lambda row: (row.bytes or 0, -row.scores[SHARE]))
         low, high = row.intervals[SHARE]
-        size = f"{row.name} of {row.bytes:,} bytes, {_part(row, raw)} of float32"
-        return f"{size}, finds {row.scores[SHARE]:.1f}% ({low:.1f} to {high:.1f}) {where}, for texts like them"
+        return (
+            f"{_size(row, raw)}, finds {row.scores[SHARE]:.1f}% ({low:.1f} to {high:.1f}) {where}, for texts like them"
+        )
     row = max(codes, key=lambda row: row.scores[SHARE])
     most = f"{row.name} of {row.bytes:,} bytes finds most: {row.scores[SHARE]:.1f}%"
     return f"no code surely finds {_FOUND:.0f}% {where}; {most}"
 
 
-def _part(row: Row, raw: Row) -> str:
-    """The size of a form as a fraction of that of raw vectors."""
-    return f"1/{(raw.bytes or math.nan) / (row.bytes or math.nan):.3g}"
+def _size(row: Row, raw: Row) -> str:
+    """A form with its bytes, also as a fraction of those of raw vectors."""
+    return f"{row.name} of {row.bytes:,} bytes, 1/{(raw.bytes or math.nan) / (row.bytes or math.nan):.3g} of float32"
 
 
 def _head(measure: str) -> str:
@@ -280,7 +262,7 @@ def _head(measure: str) -> str:
 
 def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -> str:
     """How vectors compare with another encoder, or with the better lexical baseline."""
-    if other is None or other.versus_own is None or math.isnan(other.versus_own.value):
+    if other is None or math.isnan(other.versus_own.value):
         return ""
     value, (low, high) = other.versus_own
     if high < 0:
@@ -300,28 +282,30 @@ def _forms(forms: list[Row], raw: Row, n: int) -> str:
 
     The form is chosen by the scores that it is judged by: the intervals of all forms hold at once.
     """
-    compared = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
-    if not compared or not raw.bytes:
+    compared = [row for row in forms if not math.isnan(row.versus_raw.value)]
+    smaller = [row for row in compared if (row.bytes or 0) < (raw.bytes or 0)]
+    if not compared:
         return ""
-    smaller = [(row.bytes, row, change) for row, change in compared if row.bytes and row.bytes < raw.bytes]
     if not smaller:
-        row, change = max(compared, key=lambda one: one[1].value)
-        if change.interval.low > 0:
-            return f"{row.name} gains: {change}"
-        if change.interval.high < 0:
-            return f"{row.name} loses: {change}"
-        return f"{row.name}: no significant change, {change}"
-    lossless = [one for one in smaller if one[2].interval.low >= -LITTLE and (any(one[2].interval) or n >= _ENOUGH)]
+        row = max(compared, key=lambda row: row.versus_raw.value)
+        low, high = row.versus_raw.interval
+        what = "gains" if low > 0 else "loses" if high < 0 else "makes no significant difference"
+        return f"{row.name} {what}: {row.versus_raw}"
+    lossless = [
+        row
+        for row in smaller
+        if row.versus_raw.interval.low >= -LITTLE and (any(row.versus_raw.interval) or n >= _ENOUGH)
+    ]
     if not lossless:
-        size, row, change = max(smaller, key=lambda one: one[2].interval.low)
-        if all(other.interval.high < 0 for _, _, other in smaller):
-            return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}"
-        closest = f"the closest is {row.name} of {size:,} bytes: {change}"
-        return f"no smaller form surely loses less than {LITTLE:g} point; {closest}"
-    size, row, change = min(lossless, key=lambda one: (one[0], -one[2].value))
+        row = max(smaller, key=lambda row: row.versus_raw.interval.low)
+        best = f"{row.name} of {row.bytes:,} bytes"
+        if all(other.versus_raw.interval.high < 0 for other in smaller):
+            return f"every smaller form loses, {best} the least: {row.versus_raw}"
+        return f"no smaller form surely loses less than {LITTLE:g} point; the closest is {best}: {row.versus_raw}"
+    row = min(lossless, key=lambda row: (row.bytes or 0, -row.versus_raw.value))
     what = f"loses less than {LITTLE:g} point"
-    if change.interval.low > 0:
+    if row.versus_raw.interval.low > 0:
         what = "gains"
-    elif change.value >= 0:
+    elif row.versus_raw.value >= 0:
         what = f"loses nothing, or less than {LITTLE:g} point"
-    return f"{row.name} of {size:,} bytes, {_part(row, raw)} of float32, {what}: {change}"
+    return f"{_size(row, raw)}, {what}: {row.versus_raw}"

@@ -7,7 +7,7 @@ from jaxwhiten import Encoder, evaluate, load_sts
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval
-from jaxwhiten.scoring import Unjudged
+from jaxwhiten.scoring import Unjudged, evaluation
 from jaxwhiten.scoring.result import ERROR, SHARE
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few texts
@@ -32,8 +32,11 @@ def unit(x):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
 @pytest.mark.parametrize("whitened", [False, True])
-def test_equal_to_the_shares_of_vectors_and_codes(encoder, sides, whitened):
+def test_equal_to_the_shares_of_vectors_and_codes(encoder, sides, whitened, backend, monkeypatch):
+    """The index in JAX finds the best cosines; candidates of FAISS may lack one of a hundred."""
+    monkeypatch.setattr(evaluation, "BACKEND", backend)
     documents, queries = sides
     result = evaluate(encoder, documents, queries=queries, bytes=[8, 48], **({"gamma": 0.5} if whitened else {}))
     base = encoder.whiten(documents, gamma=0.5) if whitened else encoder
@@ -53,10 +56,10 @@ def test_equal_to_the_shares_of_vectors_and_codes(encoder, sides, whitened):
         share = np.array([len({*a} & {*b}) / 10 for a, b in zip(found, first_ten(cosines), strict=True)])
         errors = np.abs(np.take_along_axis(scores - cosines, found, axis=1)).mean(axis=1)
         assert row.bytes == code.nbytes
-        assert row.scores[SHARE] == pytest.approx(100 * share.mean(), abs=0.13)  # one document of 800 may be tied
+        assert row.scores[SHARE] == pytest.approx(100 * share.mean(), abs=1e-6 if backend == "jax" else 1)
         assert row.scores[ERROR] == pytest.approx(100 * errors.mean(), rel=0.02, abs=1e-3)
         drawn = mean_resamples(100 * share[None])[0]
-        assert row.intervals[SHARE] == pytest.approx(percentile_interval(drawn, len(queries)), abs=0.3)
+        assert row.intervals[SHARE] == pytest.approx(percentile_interval(drawn, len(queries)), abs=1)
     assert result.rows[0].scores == pytest.approx({SHARE: 100, ERROR: 0}, abs=1e-3)
     assert result.counts == {"documents": len(documents), "queries": len(queries)}
 
