@@ -345,8 +345,9 @@ class _Loss(_Ranked):
 
     def __init__(self, data: Unjudged, raw: Encoder, encode: Encode):
         super().__init__(data.documents, data.queries, raw, encode)
+        self.query_vectors = self.query_vectors[np.any(self.query_vectors, axis=1)]  # others find nothing
         what = "held-out documents as queries" if data.held_out else "queries"
-        self.counts = {"documents": len(self.documents), what: len(self.queries)}
+        self.counts = {"documents": len(self.documents), what: len(self.query_vectors)}
         self.exact: Int[np.ndarray, "q k"] | None = None  # the first documents in the first form
 
     def compare(self, way: Encoder) -> Float[np.ndarray, "2 q"]:

@@ -171,7 +171,7 @@ class Evaluation:
                 ax.axhline(score, color="gray", linestyle=":")
                 ax.annotate(row.name, (1, score), xycoords=("axes fraction", "data"), ha="right", va="bottom")
                 continue
-            ax.errorbar(row.bytes, score, [[score - low], [high - score]], fmt="o", capsize=3)
+            ax.errorbar(row.bytes, score, [[max(score - low, 0)], [max(high - score, 0)]], fmt="o", capsize=3)
             ax.annotate(row.name, (row.bytes, score), xytext=(6, 4), textcoords="offset points")
         ax.set(xscale="log", xlabel="bytes per text", ylabel=HEADS[self.measure], title=self.data)
         return ax
