@@ -1,15 +1,22 @@
-"""What people read on a terminal: notes on stderr, whether there are any or bars (`jaxwhiten.bars`), and numbers."""
+"""What people read: notes on stderr, whether there are any or bars (`jaxwhiten.bars`), numbers, and tables of results.
+
+Whatever an object holds, its repr has at most ten lines.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import html
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Any
 
 silent = False
+SHOWN = 8  # rows of a table in a repr, without its head
 SECONDS = 5.0  # of silence, before `watched` breaks it
 _named: Callable[[str], str] = str  # a line with the names that parameters have for its reader
 _doing = ""  # the work at hand
@@ -113,3 +120,56 @@ def counted(number: int, things: str) -> str:
         ends = {"ies": "y", "axes": "axis"}
         things = re.sub(r"\baxes\b|(?<=ch)es\b|ies\b|s\b", lambda end: ends.get(end[0], ""), things, count=1)
     return f"{number:,} {things}"
+
+
+def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """The lines of a table, whose first row is its head; columns `left` are aligned on the left, others on the right.
+
+    >>> table([["", "bytes"], ["raw", "1,536"]])
+    ['     bytes', 'raw  1,536']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    align = ["<" if column in left else ">" for column in range(len(widths))]
+    return ["  ".join(map("{:{}{}}".format, row, align, widths)).rstrip() for row in rows]
+
+
+def as_html(rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """The table in HTML, for notebooks.
+
+    >>> as_html([["id"], ["<7>"]])
+    '<table><caption></caption><tr><th>id</th></tr><tr><td>&lt;7&gt;</td></tr></table>'
+    """
+    lines = [
+        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+        for tag, row in zip(["th", *["td"] * len(rows)], rows, strict=False)
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><caption>{html.escape(caption)}</caption>{body}</table>"
+
+
+def as_frame(rows: Sequence[dict[str, Any]]) -> Any:
+    """The rows as a pandas DataFrame; MissingDependencyError if pandas is not installed."""
+    from jaxwhiten.errors import optional
+
+    return optional("pandas", "data", "A DataFrame").DataFrame(list(rows))
+
+
+def brief(self: Any) -> str:
+    """The repr of a dataclass or named tuple, with the sizes of what holds many values."""
+    names = getattr(self, "_fields", None) or [field.name for field in dataclasses.fields(self)]
+    parts = []
+    for name in names:
+        value = getattr(self, name)
+        sized = isinstance(value, Sized) and not isinstance(value, str)
+        parts.append(f"{name}=<{type(value).__name__} of {len(value):,}>" if sized else f"{name}={value!r:.80}")
+    return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def one_line(text: str | None, width: int = 80) -> str:
+    """The start of a text, on one line.
+
+    >>> one_line("A dog\\n runs.", 8)
+    'A dog r…'
+    """
+    line = " ".join((text or "")[: 4 * width].split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"

@@ -41,6 +41,10 @@ class Vectors(np.ndarray):
             return with_space(result, self.space, self.code)
         return np.asarray(result) if isinstance(result, Vectors) else result
 
+    def __repr__(self) -> str:
+        with np.printoptions(threshold=50, edgeitems=2, linewidth=120):
+            return super().__repr__()
+
     def copy(self, order: Any = "C") -> Any:
         return with_space(super().copy(order), self.space, self.code)
 

@@ -9,7 +9,7 @@ from jaxwhiten import Moments, Whitening, build_index, normalize
 from jaxwhiten.arrays import as_floats
 from jaxwhiten.codes import make_code
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.metrics.similarity import similarity
+from jaxwhiten.metrics import similarity
 
 N, D = 120, 8
 # Multiples of 1/8 from -2 to 2, which every dtype of floats holds.

@@ -30,6 +30,7 @@ class PlainCode(Code):
 
     Attributes:
       low_, high_: Lowest and highest value of every column, float64 [d].
+      square_: Mean of the squares of every column, float64 [d], by which indexes know how long vectors are.
     """
 
     needs_rows: ClassVar[bool] = False  # whether moments are not enough to fit the code
@@ -47,17 +48,22 @@ class PlainCode(Code):
             n = X.n_samples_seen_
             mean = X.mean_
         self.low_ = self.high_ = mean
+        self.square_ = mean**2
         return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
 
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         check_finite(X)
         low = X.min(axis=0).astype(np.float64)
         high = X.max(axis=0).astype(np.float64)
+        square = np.square(X, dtype=np.float64).mean(axis=0)
         if more:
             self.low_, self.high_ = (np.minimum(self.low_, low), np.maximum(self.high_, high))
+            share = len(X) / (self.n_samples_seen_ + len(X))
+            self.square_ = self.square_ + share * (square - self.square_)
         else:
             self.low_ = low
             self.high_ = high
+            self.square_ = square
 
     @property
     def ranges_(self) -> Float32[np.ndarray, "2 d"]:
@@ -65,10 +71,10 @@ class PlainCode(Code):
         return np.stack([self.low_, self.high_]).astype(np.float32)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        return {"low": self.low_, "high": self.high_}
+        return {"low": self.low_, "high": self.high_, "square": self.square_}
 
     def restore(self, tensors: Mapping[str, np.ndarray], d: int) -> None:
-        self.low_, self.high_ = take(tensors, "float64", low=(d,), high=(d,))
+        self.low_, self.high_, self.square_ = take(tensors, "float64", low=(d,), high=(d,), square=(d,))
 
 
 class ScalarCode(PlainCode):
@@ -81,7 +87,7 @@ class ScalarCode(PlainCode):
         columns, (starts, ends) = np.arange(self.n_features_in_), self.ranges_
         steps = (ends - starts) / np.float32(255)
         constants = {"starts": starts, "steps": np.where(steps == 0, np.float32(1), steps)}
-        return CodePlan(Affine(np.zeros(len(columns))), constants, columns)
+        return CodePlan(Affine(np.zeros(len(columns))), constants, columns, length=float(np.sqrt(self.square_.sum())))
 
     @classmethod
     def quantize(cls, x: AnyArray, constants: Constants) -> AnyArray:

@@ -268,7 +268,7 @@ def unit_length(whitening: Whitening) -> Whitening:
     variances = unseen_variances(whitening)[:k] * scales**2
     # Equal variances, as with γ = 1, keep their order whatever their rounding.
     order = np.argsort(-np.round(np.log(np.maximum(variances, np.finfo(float).tiny)), 9), kind="stable")
-    size = float(variances.sum() + mean @ mean)
+    size = float(variances.sum() + mean @ mean) or 1.0  # without variance, of which `_made` says that
     tensors = {
         "n": np.array([whitening.n_samples_seen_]),
         "mean": mean / np.sqrt(size),

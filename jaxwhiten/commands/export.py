@@ -71,7 +71,7 @@ def export(
       whitening: a saved whitening; default: the one in the model's folder
       name: name of the model in its card; default: the folder's name
       score: task and points for the card, such as "STS-B test" 71.3
-      bytes: for a database: bytes per vector; default: 48, or those of the model's code
+      bytes: for a database: bytes per vector; default: those of the model's code, 48 of a whitening, or all columns
       index: for a database: index with which --into is made level
       into: database to fill from --from: a file, folder or connection string
       keep: only add missing documents to --into: change and remove none

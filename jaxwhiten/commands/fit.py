@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.scoring import Evaluation
     from jaxwhiten.whitening import Moments
 
 _FILE = ".safetensors"
 _KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
+_FEW = 60  # sentences, of which too few can be held out
+_SCORED = 1 << 13  # sentences on which the loss of a code is measured
 
 
 def fit(
@@ -51,7 +54,7 @@ def fit(
     """Fit a whitening or code, for a model folder that all commands load.
 
     Vectors are whitened before they are coded if the encoder is not fine-tuned for similarity, or with -k, --beta,
-    --gamma or --shrinkage.
+    --gamma or --shrinkage. Of --bytes, the loss is shown for held-out sentences; the code is fitted on all.
 
     Args:
       input: sentences: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files, - for stdin;
@@ -83,9 +86,10 @@ def fit(
         raise InputError("Nothing to write: pass an `output` for a whitening, `moments` for moments, or both.")
     check_knobs(knobs)
 
+    from jaxwhiten.io import to_json
     from jaxwhiten.whitening import Moments
 
-    model = None
+    model = loss = None
     provenance: Json = {"corpus": Path(path).name if path != STDIN else "stdin"}
     if from_moments:
         fitted, provenance["corpus"] = _merged(input)
@@ -114,12 +118,16 @@ def fit(
         check_sizes(model.dimension, n_components=knobs.get("n_components"), bytes=bytes)
         if output:
             _check_saving(output, model)
-        first = [] if no_cache else list(itertools.islice(texts, _KEPT + 1))
+        first = list(itertools.islice(texts, _SCORED if no_cache else _KEPT + 1))
         if no_cache or len(first) > _KEPT:
-            fitted = model.documents.moments(itertools.chain(first, texts))
+            vectors = model.documents(first[:_SCORED])
+            fitted = Moments().update(vectors).merge(model.documents.moments(itertools.chain(first[_SCORED:], texts)))
         else:
-            fitted = Moments().update(encode(model, first, "document"))
+            vectors = encode(model, first, "document")
+            fitted = Moments().update(vectors)
         provenance |= model.documents.provenance()
+        if output and bytes is not None and model.view.unfitted is model.view:
+            loss = _loss(model, first[:_SCORED], vectors, bytes, knobs)
     lines = []
     facts: Json = {"output": output, "moments": moments, "rows": fitted.n}
     if moments:
@@ -130,7 +138,27 @@ def fit(
         text, more = _save(output, fitted, model, bytes, encoder.tuned, knobs)
         lines.append(text)
         facts |= more
+    if loss is not None:
+        lines += ["", str(loss)]
+        facts["loss"] = to_json(loss.rows)
     return Report("\n".join(lines), facts)
+
+
+def _loss(model: Encoder, texts: Sequence[str], vectors: Any, bytes: int, knobs: Fields) -> Evaluation | None:
+    """What a code loses among some of the texts, measured by others of them; None of a few dozen texts."""
+    from jaxwhiten.scoring import Unjudged, evaluate
+    from jaxwhiten.whitening import WhiteningWarning
+
+    if len({*texts}) < _FEW:
+        return None
+    row = {text: number for number, text in enumerate(texts)}
+
+    def known(_: Encoder, some: Sequence[str], role: str | None) -> Any:
+        return vectors[[row[text] for text in some]]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WhiteningWarning)  # the fit on all texts warns
+        return evaluate(model, Unjudged.of(texts), bytes=bytes, resamples=1000, encode=known, **knobs)
 
 
 def _is_tensors(path: str) -> bool:

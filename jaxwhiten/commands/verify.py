@@ -149,7 +149,7 @@ def _cache() -> str:
 
 
 def _paths(paths: Sequence[str], texts: list[str]) -> Iterator[Check]:
-    from jaxwhiten.export.verification import check_codes, check_vectors
+    from jaxwhiten.export.sentence_transformers import check_codes, check_vectors
     from jaxwhiten.search.header import is_index
 
     for name in paths:

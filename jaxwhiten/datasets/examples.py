@@ -17,6 +17,7 @@ from jaxwhiten.datasets.tables import Table, bad_rows, number_of
 from jaxwhiten.datasets.textfile import Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
+from jaxwhiten.terminal import brief
 from jaxwhiten.text import as_texts
 from jaxwhiten.types import Float64, Int, Shaped
 
@@ -36,6 +37,8 @@ class Examples:
     label: Shaped[np.ndarray, " n"] | None = None  # int32 classes or float32 scores in [0, 1]; None without labels
     classes: tuple[str, ...] = ()  # their names
     skipped: int = 0  # rows that were left out
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.label is not None and not (valid := np.abs(self.label) <= FLOAT32).all():

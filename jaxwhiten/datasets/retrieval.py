@@ -22,7 +22,7 @@ from jaxwhiten.datasets.tables import Table, metadata_rows, read_header, read_ta
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
-from jaxwhiten.terminal import counted, note
+from jaxwhiten.terminal import brief, counted, note
 from jaxwhiten.text import as_texts
 from jaxwhiten.types import Int
 
@@ -45,6 +45,8 @@ class RetrievalData:
     gold: Gold  # indices and grades of each query's relevant documents, often none; those missing have the highest
     counts: Mapping[str, int]  # what the reader counted
     own: Int[np.ndarray, " q"] | None = None  # the document that is each query itself in a BEIR folder, or −1
+
+    __repr__ = brief
 
     @property
     def own_documents(self) -> int:

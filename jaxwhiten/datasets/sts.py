@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from jaxwhiten.datasets.columns import PAIRS, Columns, Kind, guess, shown
 from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format, where_of
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
-from jaxwhiten.terminal import note
+from jaxwhiten.terminal import SHOWN, as_html, brief, counted, note, one_line
 from jaxwhiten.types import Float64
 
 SAMPLE = "sts_sample"
@@ -38,6 +39,13 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.sentence1)
+
+    __repr__ = brief
+
+    def _repr_html_(self) -> str:
+        rows = itertools.islice(zip(self.sentence1, self.sentence2, self.score, strict=True), SHOWN)
+        cells = [[one_line(first), one_line(second), f"{score:g}"] for first, second, score in rows]
+        return as_html([[*_COLUMNS], *cells], counted(len(self), "pairs"))
 
 
 @dataclass(frozen=True)

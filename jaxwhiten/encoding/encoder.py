@@ -26,8 +26,9 @@ from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
 from jaxwhiten.head.folder import modules_of, write_folder
 from jaxwhiten.head.head import pooling_names
-from jaxwhiten.metrics import similarity
+from jaxwhiten.metrics import scores
 from jaxwhiten.space import Space
+from jaxwhiten.terminal import as_html
 from jaxwhiten.text import TextList, Texts, as_texts, in_role, prompt_named
 from jaxwhiten.types import Float, Float32, IdsLike, Int
 from jaxwhiten.vectors import space_of, with_space
@@ -138,7 +139,7 @@ class Encoder:
     def _begin(self, view: View, settings: Settings) -> None:
         self.view = view
         self._default_prompt_name = settings.default_prompt_name
-        self._similarity = similarity.check_similarity(settings.similarity_fn_name or "cosine")
+        self._similarity = scores.check_similarity(settings.similarity_fn_name or "cosine")
         self._source: tuple[View, Fit] | None = None  # of `shrink`: the view before, and what was fitted
 
     @classmethod
@@ -185,6 +186,12 @@ class Encoder:
             f"{type(self).__name__}({self.name!r}: {view.head.summary}, {self.dimension} dimensions,"
             f" up to {self.max_length} tokens, {engine.dtype} by {engine.name})"
         )
+
+    def _repr_html_(self) -> str:
+        engine = self.view.core.engine
+        facts = {"head": self.view.head.summary, "dimensions": self.dimension, "tokens": f"up to {self.max_length}"}
+        facts["computed in"] = f"{engine.dtype} by {engine.name}"
+        return as_html([["encoder", self.name], *([name, str(value)] for name, value in facts.items())])
 
     # The views.
 
@@ -453,11 +460,11 @@ class Encoder:
 
         MismatchError if both sides know their spaces, and these differ.
         """
-        return similarity.similarity(embeddings1, embeddings2, self._similarity)
+        return scores.similarity(embeddings1, embeddings2, self._similarity)
 
     def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:
         """Similarities of n vectors to the vectors with the same index in the other array; see `similarity`."""
-        return similarity.similarity_pairwise(embeddings1, embeddings2, self._similarity)
+        return scores.similarity_pairwise(embeddings1, embeddings2, self._similarity)
 
     def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.

@@ -34,6 +34,7 @@ CODE = "recipe.py"
 SETTINGS = "recipe.json"
 POINTS = "code.npz"
 LANCEDB = "lancedb"
+_BYTES = 48  # of a vector, by default
 _BLOCK = 8192  # texts added or removed at once
 
 
@@ -144,9 +145,10 @@ def save_database(
       folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It gets `model/`, which
         sentence-transformers and `Encoder.from_pretrained` load, `recipe.py` and `recipe.json`.
       encoder: An encoder with a whitening or a `SpectrumCode` in its head, whose mean and axes are used with β = 1;
-        LanceDB stores vectors in the points of a code.
+        LanceDB stores vectors in the points of a code. Or one that is fine-tuned for similarity, without either: its
+        vectors are stored unchanged, or the signs of their random rotation.
       database: A name of `DATABASES`.
-      size: Bytes of a vector in the database; by default 48, or those of the code.
+      size: Bytes of a vector in the database; by default those of the code, 48 of a whitening, or those of all columns.
       gamma: Power of the scaling; by default that of `jaxwhiten.whitening.choose_gamma`.
       metadata: Whether rows have metadata: `add` then also takes a dictionary per text, and `query` returns it.
 
@@ -154,7 +156,7 @@ def save_database(
       The contents of `recipe.json`.
 
     Raises:
-      InputError: The encoder has neither a whitening nor a `SpectrumCode`, or no column fits into `size` bytes.
+      InputError: The encoder needs a whitening and has none, or its columns do not fit into `size` bytes.
     """
     check_name("database", database, DATABASES)
     raw = encoder.with_view(encoder.view.unfitted)
@@ -162,24 +164,47 @@ def save_database(
     if database == LANCEDB and isinstance(encoder.view.head.code, SpectrumCode):
         return _save_code(folder, encoder, encoder.view.head.code, size, metadata)
     kind = DATABASES[database]
-    size = 48 if size is None else size
+    code = encoder.view.head.code
     whitening = encoder.view.head.whitening
-    if whitening is None and isinstance(encoder.view.head.code, SpectrumCode):
-        whitening = encoder.view.head.code.axes
+    if isinstance(code, SpectrumCode):
+        size = size or code.nbytes
+        whitening = whitening or code.axes
+    settings: Json = {"database": database, "quantizer": kind.quantizer, "bytes": size or _BYTES}
     if whitening is None:
-        raise InputError(
-            f"{encoder.name}: contains no whitening: add one with `jaxwhiten fit TEXTS --model MODEL -o DIR/`."
-        )
-    if gamma is None:
-        gamma = choose_gamma(whitening, raw.view.tuned).gamma
-    small = raw.with_view(raw.view.then(front(whitening, database, size, gamma), Normalize()))
-    settings = {"database": database, "quantizer": kind.quantizer, "bytes": size, "columns": small.dimension}
-    settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": kind.bits == 1}
+        map, settings["bytes"] = _unfitted(raw, database, size)
+        scaling: Json = {}
+        fitted: list[Any] = []
+    else:
+        gamma = choose_gamma(whitening, raw.view.tuned).gamma if gamma is None else float(gamma)
+        map = [front(whitening, database, settings["bytes"], gamma)]
+        scaling = {"beta": 1.0, "gamma": gamma}
+        fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
+    small = raw.with_view(raw.view.then(*map, Normalize()))
+    settings |= {"columns": small.dimension, **scaling, "unit_length": True, "rotated_at_random": kind.bits == 1}
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
-    fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
-    head = io.content_key(raw.view.head.fingerprint, fitted, database, size, float(gamma))
-    code = code_of(database, small.dimension, size, metadata=metadata)
-    return _save(folder, small, raw, head, settings, code, metadata)
+    head = io.content_key(raw.view.head.fingerprint, fitted, database, settings["bytes"], scaling.get("gamma"))
+    text = code_of(database, small.dimension, settings["bytes"], metadata=metadata)
+    return _save(folder, small, raw, head, settings, text, metadata)
+
+
+def _unfitted(raw: Encoder, database: str, size: int | None) -> tuple[list[Whiten], int]:
+    """The map in front of a database for vectors that need no whitening, and the bytes; InputError if they do."""
+    kind = DATABASES[database]
+    count = raw.dimension
+    fit = "`jaxwhiten fit TEXTS --model MODEL -o DIR/`"
+    if not raw.view.tuned:
+        raise InputError(f"{raw.name}: contains no whitening: add one with {fit}.")
+    if size is None:
+        size = -(-kind.bits * count // 8) + kind.beside or _BYTES
+    columns = kind.columns(size, count)
+    if columns < 1 or (kind.bits != 1 and columns < count):
+        raise InputError(
+            f"{database}: {size} bytes hold {max(columns, 0)} of {count} columns: pass more `bytes`, or keep the best"
+            f" columns, with {fit}."
+        )
+    if kind.bits != 1:
+        return [], size
+    return [Whiten(np.asarray(turn(count, columns), np.float32), np.zeros(columns, np.float32), None)], size
 
 
 def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: int | None, metadata: bool) -> Json:

@@ -1,6 +1,7 @@
-"""Scores of vectors against human judgments: arrays in, numbers out."""
+"""Similarities of vectors, and scores against human judgments: arrays in, numbers out."""
 
 from jaxwhiten.metrics.scores import (
+    SIMILARITIES,
     UNDEFINED,
     Gold,
     binary_scores,
@@ -9,9 +10,11 @@ from jaxwhiten.metrics.scores import (
     precision_parts,
     recalls,
     reciprocal_ranks,
+    similarity,
+    similarity_pairwise,
     spearman,
     spearman_parts,
 )
 
 __all__ = ["UNDEFINED", "Gold", "binary_scores", "cosine_pairs", "discounted_gains", "recalls", "reciprocal_ranks"]
-__all__ += ["precision_parts", "spearman", "spearman_parts"]
+__all__ += ["SIMILARITIES", "precision_parts", "similarity", "similarity_pairwise", "spearman", "spearman_parts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from jaxwhiten.datasets import Pairs, RetrievalData, read_own, read_pairs
 from jaxwhiten.datasets.columns import is_search
 from jaxwhiten.datasets.tables import Column, Table, as_table, read_header
 from jaxwhiten.errors import REASON, InputError, turning
-from jaxwhiten.terminal import counted
-from jaxwhiten.text import SIDES, as_rows, as_texts
+from jaxwhiten.terminal import brief, counted
+from jaxwhiten.text import SIDES, Texts, as_rows, as_texts, is_blank
 from jaxwhiten.types import Float, Real, RowsLike
+
+HELD_OUT = 300  # documents, at most, that are queries for the others
 
 
 def _has_columns(data: RowsLike) -> bool:
@@ -35,8 +38,49 @@ class ScoredPairs(NamedTuple):
     second: Float[np.ndarray, "n d"]
     gold: Real[np.ndarray, " n"]
 
+    def __repr__(self) -> str:
+        return brief(self)
 
-def read(data: RowsLike, columns: Sequence[Column] = ()) -> Pairs | RetrievalData | ScoredPairs:
+
+class Unjudged(NamedTuple):
+    """Documents, and queries without relevance judgments; or some of the documents as queries for the others.
+
+    >>> data = read([f"{number} dogs" for number in range(40)])
+    >>> len(data.documents), len(data.queries)
+    (36, 4)
+    """
+
+    documents: list[str]
+    queries: list[str]
+    held_out: bool
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    @classmethod
+    def of(cls, documents: Texts, queries: Texts | None = None) -> Unjudged:
+        """Each text once, without blank ones; of ten documents at most one is a query."""
+        texts = _distinct(documents, "document")
+        if queries is not None:
+            if not texts or not (asked := _distinct(queries, "query")):
+                raise InputError("Expected documents and queries, got only blank texts of one of these.")
+            return cls(texts, asked, False)
+        chosen = np.zeros(len(texts), bool)
+        chosen[np.random.default_rng(0).permutation(len(texts))[: min(HELD_OUT, len(texts) // 10)]] = True
+        if not chosen.any():
+            raise InputError(
+                f"{counted(len(texts), 'different texts')}, of which none can be held out: pass `queries`."
+            )
+        return cls([*itertools.compress(texts, ~chosen)], [*itertools.compress(texts, chosen)], True)
+
+
+def _distinct(texts: Texts, what: str) -> list[str]:
+    return [text for text in dict.fromkeys(as_texts(texts, what)) if not is_blank(text)]
+
+
+def read(
+    data: RowsLike, columns: Sequence[Column] = (), queries: Texts | None = None
+) -> Pairs | RetrievalData | ScoredPairs | Unjudged:
     """Data in any form of `evaluate`; `columns` are the names of both sentences and the score in a table of pairs.
 
     >>> read((["a dog", "rain"], ["A dog runs.", "A cat."], [5.0, 0.0])).score
@@ -47,8 +91,12 @@ def read(data: RowsLike, columns: Sequence[Column] = ()) -> Pairs | RetrievalDat
       InputError: There are fewer than two different scores, an item is not a sentence, or the names of a table do not
         settle the roles of its columns.
     """
+    if isinstance(data, Unjudged):
+        return data
     if isinstance(data, Iterator):
         data = list(data)
+    if queries is not None or (isinstance(data, list | np.ndarray) and len(data) and isinstance(data[0], str)):
+        return Unjudged.of(data, queries)
     rows = isinstance(data, list) and data and isinstance(data[0], Mapping)
     if rows or isinstance(data, str | os.PathLike | Mapping) or _has_columns(data):
         table = as_table(data)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
-from jaxwhiten.codes.fit import fit_whitening
+from jaxwhiten.codes.fit import fit, fit_whitening
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
@@ -33,11 +35,12 @@ from jaxwhiten.metrics.bootstrap import (
     unit_draws,
 )
 from jaxwhiten.options import Rule, check_options
-from jaxwhiten.scoring.data import ScoredPairs, read
-from jaxwhiten.scoring.result import RAW, Change, Evaluation, Row
+from jaxwhiten.scoring.data import ScoredPairs, Unjudged, read
+from jaxwhiten.scoring.result import ERROR, HYBRID, NO_CHANGE, RAW, SHARE, WHITENED, Change, Evaluation, Row
 from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 from jaxwhiten.search import build_index
 from jaxwhiten.terminal import counted
+from jaxwhiten.text import Texts
 from jaxwhiten.types import Float, Int, Json, RowsLike
 from jaxwhiten.whitening import Moments
 
@@ -47,11 +50,17 @@ Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is 
 # the first measure of each form.
 _Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int, np.ndarray]
 _DEEP = 100  # results per query
+_FIRST = 10  # and of those of float32 that codes should find
 _RULES = (
     Rule(
         ("corpus",),
         "A corpus is searched: omit it for pairs, or pass queries and documents.",
         without=("searched",),
+    ),
+    Rule(
+        ("k", "versus"),
+        "Without judgments, codes are compared with the vectors that they store: omit {given}, or pass judgments.",
+        beside=("unjudged",),
     ),
     Rule(
         ("bytes", "k", "whitening", "versus"),
@@ -71,6 +80,7 @@ def evaluate(
     encoder: Encoder,
     data: RowsLike,
     *,
+    queries: Texts | None = None,
     bytes: int | Sequence[int] = (),
     k: int | Sequence[int] = (),
     versus: Encoder | None = None,
@@ -85,7 +95,10 @@ def evaluate(
 
     TF-IDF and BM25 are scored with them. Similarities of pairs are correlated with their scores; if these are two
     labels, scored by average precision and ROC AUC. Searches are scored by nDCG@10, whose gains are the grades of the
-    judgments, and MRR@10 and recall of all that are relevant.
+    judgments, and MRR@10 and recall of all that are relevant; a hybrid search of the same index has a row, too.
+
+    Texts need no judgments: of the first ten documents by float32 vectors, the share that codes find, and how far their
+    scores are off. The codes are those of `Encoder.shrink`, next to int8 and binary ones of the same vectors.
 
     >>> encoder, pairs = Encoder.from_pretrained("jaxwhiten-tiny"), load_sts("sts_sample").splits["test"]
     >>> round(evaluate(encoder, pairs, resamples=100).score, 1)  # Spearman × 100
@@ -96,7 +109,10 @@ def evaluate(
       data: Scored pairs: a table (.csv, .tsv, .jsonl, .parquet), `jaxwhiten.load_sts(...).splits[...]`,
         `(sentences_a, sentences_b, scores)`, rows of two sentences and a score, or `ScoredPairs`, whose vectors are
         compared directly. Queries and documents: a table with the columns `query` and `document` (or `positive`), a
-        BEIR folder, or `RetrievalData`. Either also as a DataFrame, an Arrow table or a dict of columns.
+        BEIR folder, or `RetrievalData`. Either also as a DataFrame, an Arrow table or a dict of columns. Or documents
+        without judgments: a list of texts.
+      queries: Texts that search such documents. Without them, 300 documents are held out, and search the others: they
+        are like documents, and find more than queries do.
       bytes: Sizes of codes to fit on the sentences or documents; int8 and binary vectors are scored, too.
       k: Dimensions of whitenings to fit on them, 0 for all; for an encoder without a whitening.
       versus: Another encoder, scored with its own head; the verdict compares it with `encoder`, its head included.
@@ -119,13 +135,15 @@ def evaluate(
       Reimers, Beyer & Gurevych 2016, "Task-Oriented Intrinsic Evaluation of Semantic Textual Similarity", section 5.
       Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
     """
-    parsed = read(data, columns)
-    components = whitening.pop("n_components", None)  # also with k, which wins, as in `Encoder.whiten`
+    parsed = read(data, columns, queries)
+    judged = not isinstance(parsed, Unjudged)
+    components = whitening.pop("n_components", None) if judged else None  # k wins, as in `Encoder.whiten`
     k = k or components or ()
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
-    options = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
-    kinds = {"searched": isinstance(parsed, RetrievalData), "vectors": isinstance(parsed, ScoredPairs)}
-    check_options(_RULES, {**options, **kinds, "fitted": encoder.view.head.whitening, "encoder": encoder.name})
+    options: Json = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
+    kinds = {"searched": RetrievalData, "vectors": ScoredPairs, "unjudged": Unjudged}
+    options |= {name: isinstance(parsed, kind) for name, kind in kinds.items()}
+    check_options(_RULES, {**options, "fitted": encoder.view.head.whitening, "encoder": encoder.name})
     if isinstance(parsed, RetrievalData) and corpus is not None:
         parsed = parsed.with_corpus(corpus)
     details = str(settings_of(encoder).similarity_fn_name), encoder.view.space, resamples, seed
@@ -135,16 +153,22 @@ def evaluate(
         rows = _rows(forms, *_correlations(forms, parsed.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(parsed.gold)}, rows, 0, "", *details)
     encode = encode or encoded
-    raw = encoder.with_view(encoder.view.unfitted)
+    raw = _unfitted(encoder)
     scored = _scored(parsed, raw, encode)
-    ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening))
+    ways = list(_ways(encoder, raw, scored.vectors, sizes, ks, whitening, judged=judged))
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
-    if versus is not None:
-        forms.append((Path(versus.name).name, *_size(versus), compared(versus, parsed, encode)))
-    forms += by_words(scored.data)
     own_row = max((i for i, (_, way) in enumerate(ways) if way.view.head is encoder.view.head), default=0)
-    other = len(ways) if versus else None
-    rows = _rows(forms, *scored.measured(forms, resamples, seed), own_row, other)
+    other = None
+    if isinstance(scored, _Search) and (found := scored.hybrid(encoder)) is not None:
+        forms.append((HYBRID, *_size(encoder), found))
+    if versus is not None:
+        other = len(forms)
+        forms.append((Path(versus.name).name, *_size(versus), compared(versus, scored.data, encode)))
+    if judged:
+        forms += by_words(scored.data)
+    rows = _rows(forms, *scored.measured(forms, resamples, seed), own=own_row, versus=other)
+    if not judged:  # float32 vectors find all that they find
+        rows = dataclasses.replace(rows[0], intervals=dict.fromkeys((SHARE, ERROR), NO_CHANGE.interval)), *rows[1:]
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own_row else ""
     only_relevant = isinstance(parsed, RetrievalData) and parsed.only_relevant
     return Evaluation(scored.name, scored.counts, rows, own_row, fitted, *details, other, only_relevant)
@@ -166,13 +190,17 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     >>> compared(Encoder.from_pretrained("jaxwhiten-tiny"), pairs).shape
     (2,)
     """
-    return _scored(data, encoder.with_view(encoder.view.unfitted), encode).compare(encoder)
+    found: np.ndarray = _scored(data, _unfitted(encoder), encode).compare(encoder)
+    return found
 
 
-def _scored(data: Pairs | RetrievalData, raw: Encoder, encode: Encode) -> _Pairs | _Search:
-    if isinstance(data, RetrievalData):
-        return _Search(data, raw, encode)
-    return _Pairs(data, raw, encode)
+def _unfitted(encoder: Encoder) -> Encoder:
+    return encoder.with_view(encoder.view.unfitted)
+
+
+def _scored(data: Any, raw: Encoder, encode: Encode) -> Any:
+    kinds: dict[type, Any] = {RetrievalData: _Search, Unjudged: _Loss, Pairs: _Pairs}
+    return kinds[type(data)](data, raw, encode)
 
 
 def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
@@ -208,12 +236,6 @@ def _distinct(pairs: Pairs) -> tuple[list[str], Int[np.ndarray, " n"], Int[np.nd
     return texts, first, right
 
 
-def _these(number: int, what: str) -> str:
-    if number == 1:
-        return f"this {counted(1, what).removeprefix('1 ')}"
-    return f"these {counted(number, what)}"
-
-
 class _Pairs:
     """Scored pairs: every sentence is encoded once."""
 
@@ -225,7 +247,7 @@ class _Pairs:
         self.raw = raw
         self.vectors = encode(raw, texts, None)
         self.counts = {"pairs": len(pairs)}
-        self.fitted_on = f"{_these(len(texts), 'sentences')}, without their scores"
+        self.fitted_on = f"{counted(len(texts), 'sentences')}, without their scores"
 
     def compare(self, way: Encoder) -> Float[np.ndarray, " n"]:
         """The similarity of each pair, both sides in this form."""
@@ -238,40 +260,73 @@ class _Pairs:
         return _correlations(forms, self.data.score, units, resamples, seed)
 
 
-class _Search:
+class _Ranked:
+    """Documents that queries search; every text is encoded once."""
+
+    def __init__(self, documents: list[str], queries: list[str], raw: Encoder, encode: Encode):
+        self.documents = documents
+        self.queries = queries
+        self.raw = raw
+        self.vectors = encode(raw, documents, "document")
+        self.query_vectors = encode(raw, queries, "query")
+        self.fitted_on = counted(len(documents), "documents")
+
+    def in_form(self, way: Encoder) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "q d"]]:
+        """The vectors of documents and queries by an encoder, before its code."""
+        view = way.view.uncoded
+        documents, queries = (view.finished(x, self.raw.view) for x in (self.vectors, self.query_vectors))
+        return np.asarray(documents), np.asarray(queries)
+
+    def nearest(
+        self, way: Encoder, k: int, *, hybrid: bool = False
+    ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
+        """Scores and numbers of the nearest documents of each query, as an index finds them; only documents are coded.
+
+        A text whose vector is zero, of which an encoder knows no word, is found by no query, and finds none.
+        """
+        documents, queries = self.in_form(way)
+        stored = np.flatnonzero(np.any(documents, axis=1))
+        nonempty = np.flatnonzero(np.any(queries, axis=1))
+        ids = np.full((len(queries), k), -1)
+        scores = np.full(ids.shape, -np.inf)
+        if not len(stored) or not len(nonempty):
+            return scores, ids
+        texts = [self.documents[row] for row in stored] if hybrid else None
+        index = build_index(documents[stored], BACKEND, codes=way.view.head.code, documents=texts)
+        k = min(k, index.size)
+        if not hybrid:
+            scores[nonempty, :k], found = index.search(queries[nonempty], k)
+            ids[nonempty, :k] = np.where(found >= 0, stored[found], -1)
+        elif index.has_words:
+            asked = [self.queries[row] for row in nonempty]
+            for row, hits in zip(nonempty, index.hits(queries[nonempty], k, texts=asked), strict=True):
+                ids[row, : len(hits)] = stored[np.array([hit.id for hit in hits], int)]
+        return scores, ids
+
+
+class _Search(_Ranked):
     """Queries with relevant documents."""
 
     def __init__(self, data: RetrievalData, raw: Encoder, encode: Encode):
         self.name = data.name
         self.data = data.with_gold()
-        self.raw = raw
-        self.vectors = encode(raw, self.data.documents, "document")
-        self.queries = encode(raw, self.data.queries, "query")
-        self.counts: dict[str, int] = {"documents": len(self.data.documents)}
+        super().__init__(self.data.documents, self.data.queries, raw, encode)
+        self.counts: dict[str, int] = {"documents": len(self.documents)}
         if count := self.data.own_documents:
             self.counts["own documents left out"] = count
-        self.counts["queries"] = len(self.data.queries)
-        self.fitted_on = _these(len(self.data.documents), "documents")
+        self.counts["queries"] = len(self.queries)
 
     def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
-        """The nearest documents of each query, as an index finds them; only documents may be coded.
+        """The nearest documents of each query."""
+        return self.data.others(self.nearest(way, _deep(self.data))[1])
 
-        A text whose vector is zero, of which an encoder knows no word, is found by no query, and finds none.
-        """
-        view = way.view.uncoded
-        documents = np.asarray(view.finished(self.vectors, self.raw.view))
-        queries = np.asarray(view.finished(self.queries, self.raw.view))
-        stored = np.flatnonzero(np.any(documents, axis=1))
-        nonempty = np.flatnonzero(np.any(queries, axis=1))
-        ranked = np.full((len(queries), _deep(self.data)), -1)
-        if len(stored) and len(nonempty):
-            index = build_index(documents[stored], BACKEND, codes=way.view.head.code, ids=stored)
-            k = min(_deep(self.data), index.size)
-            ranked[nonempty, :k] = index.search(queries[nonempty], k)[1]
-        return self.data.others(ranked)
+    def hybrid(self, way: Encoder) -> Int[np.ndarray, "q k"] | None:
+        """The best documents of each query by vectors and words, or None where SQLite has no index of words."""
+        ids = self.nearest(way, _deep(self.data), hybrid=True)[1]
+        return self.data.others(ids) if (ids >= 0).any() else None
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
-        """Means over the queries of every measure; forms share the resamples."""
+        """Means over the queries of every measure."""
         gold = self.data.gold
         measures = [form[-1] for form in forms]
         of_queries = {
@@ -280,10 +335,43 @@ class _Search:
             "recall_at_10": [recalls(ids, gold, 10) for ids in measures],
             "recall_at_100": [recalls(ids, gold, 100) for ids in measures],
         }
-        table = 100 * np.stack(list(of_queries.values()), axis=1)  # [forms, measures, queries]
-        drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
-        values = [dict(zip(of_queries, row, strict=True)) for row in table.mean(axis=2).tolist()]
-        return values, [dict(zip(of_queries, row, strict=True)) for row in drawn], table.shape[-1], table[:, 0]
+        return _means(of_queries, resamples, seed)
+
+
+class _Loss(_Ranked):
+    """Queries without judgments: what codes lose of the first documents by the vectors that they store."""
+
+    name = ""
+
+    def __init__(self, data: Unjudged, raw: Encoder, encode: Encode):
+        super().__init__(data.documents, data.queries, raw, encode)
+        self.query_vectors = self.query_vectors[np.any(self.query_vectors, axis=1)]  # others find nothing
+        what = "held-out documents as queries" if data.held_out else "queries"
+        self.counts = {"documents": len(self.documents), what: len(self.query_vectors)}
+        self.exact: Int[np.ndarray, "q k"] | None = None  # the first documents in the first form
+
+    def compare(self, way: Encoder) -> Float[np.ndarray, "2 q"]:
+        """Of each query, the share of the first documents that are found, and how far scores are off on average."""
+        scores, ids = self.nearest(way, min(_FIRST, len(self.documents)))
+        if self.exact is None:
+            self.exact = ids
+        documents, queries = map(normalize, self.in_form(way))
+        cosines = np.einsum("qd,qkd->qk", queries, documents[ids])
+        errors = np.abs(np.where(ids >= 0, scores - cosines, 0)).mean(axis=1)
+        return np.stack([(ids[:, :, None] == self.exact[:, None]).any(axis=1).mean(axis=1), errors])
+
+    def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
+        """Means over the queries."""
+        shares, errors = zip(*(form[-1] for form in forms), strict=True)
+        return _means({SHARE: shares, ERROR: errors}, resamples, seed)
+
+
+def _means(of_queries: Mapping[str, Sequence[np.ndarray]], resamples: int, seed: int) -> _Measured:
+    """The means × 100 of measures of queries, in each of several forms, which share the resamples."""
+    table = 100 * np.stack([np.stack(values) for values in of_queries.values()], axis=1)  # [forms, measures, queries]
+    drawn = mean_resamples(table.reshape(-1, table.shape[-1]), resamples, seed).reshape(*table.shape[:2], -1)
+    values = [dict(zip(of_queries, row, strict=True)) for row in table.mean(axis=2).tolist()]
+    return values, [dict(zip(of_queries, row, strict=True)) for row in drawn], table.shape[-1], table[:, 0]
 
 
 def _ways(
@@ -293,32 +381,40 @@ def _ways(
     sizes: Sequence[int],
     ks: Sequence[int],
     whitening: Json,
+    *,
+    judged: bool,
 ) -> Iterator[tuple[str, Encoder]]:
-    """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors."""
-    yield RAW, raw
-    fitted = encoder.view.head.whitening
-    if fitted is not None:
-        yield "whitened", encoder.with_view(encoder.view.uncoded)
+    """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors, as by `shrink`.
+
+    The first one is of raw vectors; or, if there are no judgments, of those that are coded.
+    """
+    own = encoder.view.head.whitening
     moments = Moments(provenance=raw.view.provenance())
     if ks or sizes:
         moments.update(np.asarray(vectors))
-    before = fitted
-    if fitted is None and (ks or sizes):  # one decomposition, of which the rows must allow the widest form
-        widest = None if sizes or 0 in ks else max(ks)
-        before, _ = fit_whitening(moments, n_components=widest, **whitening)
+    base = encoder.with_view(encoder.view.uncoded)
+    if own is None:
+        fits = [fit(moments, bytes=size, **whitening) for size in sizes]
+        codes = [one.code for one in fits]
+        if fits and fits[0].whitening is not None:
+            base = raw.with_whitening(fits[0].whitening)
+    else:
+        codes = [SpectrumCode(bytes=size).fit(own) for size in sizes]
+    mark = "" if base.view.head.whitening is None else WHITENED
+    yield (RAW, raw) if judged else (mark or RAW, base)
+    if judged and own is not None:
+        yield WHITENED, base
     for k in ks:
-        assert before is not None
-        yield "whitened", raw.with_whitening(before.with_params(n_components=k or None))
+        yield WHITENED, raw.with_whitening(fit_whitening(moments, n_components=k or None, **whitening)[0])
     if encoder.view.head.code is not None:
         yield "coded", encoder
-    if sizes:
-        yield "int8", raw.with_code(Int8().fit(vectors))
-        yield "binary", raw.with_code(UBinary().fit(vectors))
-        for size in sizes:
-            yield "code", raw.with_code(SpectrumCode(bytes=size).fit(moments))
-        assert before is not None
-        for size in sizes:
-            yield "whitened code", raw.with_whitening(before).with_code(SpectrumCode(bytes=size).fit(before))
+    if sizes or not judged:
+        x = base.view.finished(vectors, raw.view)
+        yield f"{mark} int8".lstrip(), base.with_code(Int8().fit(x))
+        yield f"{mark} binary".lstrip(), base.with_code(UBinary().fit(x))
+    for code in codes:
+        assert code is not None
+        yield f"{mark} code".lstrip(), base.with_code(code)
 
 
 def _size(way: Encoder) -> tuple[int, int]:
@@ -388,8 +484,8 @@ def _rows(
     words = [number for number, (_, _, size, _) in enumerate(forms) if size is None]
     chosen_from = [family for family in (sized, words, [] if versus is None else [versus]) if family]
 
-    def changes(base: int) -> list[Change | None]:
-        figures: list[Change | None] = [None] * len(forms)
+    def changes(base: int) -> list[Change]:
+        figures = [NO_CHANGE] * len(forms)
         for family in chosen_from:
             others = [number for number in family if number != base]
             samples = [drawn[number][first] - drawn[base][first] for number in others]

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from jaxwhiten.errors import optional
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
 from jaxwhiten.space import Space
-from jaxwhiten.terminal import counted
+from jaxwhiten.terminal import as_frame, as_html, counted, table
 
 RAW = "raw"
+WHITENED = "whitened"
+HYBRID = "hybrid"
+SHARE = "float32_recall_at_10"
+ERROR = "cosine_error"
+_FOUND = 90.0  # percent of float32's first documents that a code should find
 _MANY = 1e7  # pairs that nobody labels
 LITTLE = 1.0  # points of the first measure
 # If none of so many items changed, fewer than 3 of them change with 95% confidence, and `LITTLE` is not lost.
 _ENOUGH = round(3 * 100 / LITTLE)
 _ONLY_RELEVANT = (
-    " Only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus"
-    " with `corpus`."
+    "only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus with"
+    " `corpus`"
+)
+_HELD_OUT = (
+    "real queries find 1 to 9 points less than such held-out documents, most among few rows: measure with"
+    " `jaxwhiten score --queries`"
 )
 HEADS = {
     "spearman": "Spearman × 100",
@@ -29,6 +40,8 @@ HEADS = {
     "mrr_at_10": "MRR@10 × 100",
     "recall_at_10": "recall@10 × 100",
     "recall_at_100": "recall@100 × 100",
+    SHARE: "of float32's ten, %",
+    ERROR: "cosine error × 100",
 }
 
 
@@ -40,8 +53,11 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         if math.isnan(self.interval.low):
-            return f"{self.value:+.2f}"
+            return "" if math.isnan(self.value) else f"{self.value:+.2f}"
         return f"{self.value:+.2f} ({self.interval.low:+.2f} to {self.interval.high:+.2f})"
+
+
+NO_CHANGE = Change(math.nan, Interval(math.nan, math.nan))  # of a form itself, or undefined
 
 
 @dataclass(frozen=True)
@@ -58,8 +74,8 @@ class Row:
     bytes: int | None  # per text; None for a lexical baseline
     scores: dict[str, float]  # by measure
     intervals: dict[str, Interval]  # 95% bootstrap intervals of measures
-    versus_raw: Change | None  # difference of the first measure to the raw vectors
-    versus_own: Change | None = None  # and to the encoder with its own head
+    versus_raw: Change = NO_CHANGE  # difference of the first measure to the raw vectors
+    versus_own: Change = NO_CHANGE  # and to the encoder with its own head
 
 
 @dataclass(frozen=True)
@@ -104,94 +120,149 @@ class Evaluation:
         return self.rows[self.own].scores.get("spearman", math.nan)
 
     @property
-    def pearson(self) -> float:
-        """Pearson's correlation with the scores of pairs, × 100."""
-        return self.rows[self.own].scores["pearson"]
-
-    @property
-    def pairs(self) -> int:
-        """The number of pairs."""
-        return self.counts["pairs"]
-
-    @property
     def verdict(self) -> str:
-        """What the differences decide, in one sentence."""
+        """What the differences decide, in at most two sentences: about what was asked, or else about words alone."""
         raw, *others = self.rows
         if math.isnan(raw.scores[self.measure]):
             return f"{_head(self.measure)} {UNDEFINED}."
+        what, n = list(self.counts.items())[-1]
+        changes = [row.versus_raw for row in others if not math.isnan(row.versus_raw.value)]
+        if changes and all(math.isnan(change.interval.low) for change in changes):
+            return f"Too few to judge differences: {counted(n, what)}; at least {LEAST} are needed."
+        if self.measure == SHARE:
+            return _sentences(_found(self.rows, self.counts["documents"]), _HELD_OUT if what != "queries" else "")
         other = None if self.versus is None else self.rows[self.versus]
-        forms = [row for row in others if row.bytes is not None and row is not other]
+        hybrid = next((row for row in others if row.name == HYBRID), None)
+        forms = [row for row in others if row.bytes is not None and row not in (other, hybrid)]
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
-        what, n = list(self.counts.items())[-1]
-        changes = [row.versus_raw for row in others if row.versus_raw and not math.isnan(row.versus_raw.value)]
-        if changes and all(math.isnan(change.interval.low) for change in changes):
-            return f"Too few to judge differences: {counted(n, what)}; at least {LEAST} are needed."
         own = f"{self.rows[self.own].name} vectors"
-        advice = ": use it, or a fine-tuned encoder"
-        against = _against(own, other, n, what), _against(own, words, n, what, advice)
-        parts = [part for part in (*against, _forms(forms, raw, n)) if part]
-        if not parts:
-            return ""
-        text = "; ".join(parts)
-        limit = _ONLY_RELEVANT if self.only_relevant else ""
-        return f"{text[:1].upper()}{text[1:]}.{limit}"
+        asked = [
+            _against(own, other, n, what),
+            _forms(forms, raw, n) if self.fitted_on or other is None else "",
+        ]
+        if not any(asked):
+            asked = [_against(own, words, n, what, ": use it, or a fine-tuned encoder")]
+            if not self.only_relevant:
+                asked.append(_against(own, hybrid, n, what, ": use `hybrid`"))
+        return _sentences(*asked, _ONLY_RELEVANT if self.only_relevant else "")
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with a row for each form: scores, ends of intervals, and differences to raw vectors."""
+        return as_frame([_record(row) for row in self.rows])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draws the first measure against bytes, with intervals, and returns Matplotlib's axes.
+
+        Lexical baselines, which have no bytes, are horizontal lines.
+
+        Args:
+          ax: The axes to draw on; new ones by default.
+
+        Raises:
+          MissingDependencyError: Matplotlib is not installed.
+        """
+        if ax is None:
+            ax = optional("matplotlib.pyplot", "train", "Plotting", "matplotlib").subplots(layout="constrained")[1]
+        for row in self.rows:
+            score, (low, high) = row.scores[self.measure], row.intervals[self.measure]
+            if row.bytes is None:
+                ax.axhline(score, color="gray", linestyle=":")
+                ax.annotate(row.name, (1, score), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+                continue
+            ax.errorbar(row.bytes, score, [[max(score - low, 0)], [max(high - score, 0)]], fmt="o", capsize=3)
+            ax.annotate(row.name, (row.bytes, score), xytext=(6, 4), textcoords="offset points")
+        ax.set(xscale="log", xlabel="bytes per text", ylabel=HEADS[self.measure], title=self.data)
+        return ax
 
     def __repr__(self) -> str:
-        made = self.space
-        row = self.rows[self.own]
-        found = f"{_head(self.measure)} {UNDEFINED}"
-        if not math.isnan(self.score):
-            ends = f"[{self.interval.low:.2f}, {self.interval.high:.2f}]"
-            rest = "".join(f", {_head(name)} {row.scores[name]:.2f}" for name in [*row.scores][1:])
-            found = f"{_head(self.measure)} {self.score:.2f} {ends}{rest}"
-        counts = ", ".join(counted(count, what) for what, count in self.counts.items())
-        return (
-            f"Evaluation({found}, {counts}; {made.model}, {made.pooling}, {self.similarity}, up to"
-            f" {made.max_length} tokens, {made.dtype} by {made.engine})"
-        )
+        low, high = self.interval
+        ends = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
+        return f"Evaluation({_head(self.measure)} {_shown(self.score)}{ends}; {self._heading})"
 
     def __str__(self) -> str:
-        names = list(self.rows[0].scores)
-        heads = ["", "dims", "bytes", HEADS[names[0]], "95% CI", *map(HEADS.__getitem__, names[1:]), "vs. raw"]
-        if len(names) > 2:
-            heads[3:] = [head.removesuffix(" × 100") for head in heads[3:]]
-        cells = [heads, *(self._cells(row) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells
-        ]
+        return "\n".join([self._heading, "", *table(self._cells), *(["", self.verdict] if self.verdict else [])])
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells, f"{self._heading}. {self.verdict}")
+
+    @property
+    def _heading(self) -> str:
         counts = ", ".join(counted(count, what) for what, count in self.counts.items())
         fitted = f"; {self.fitted_on}" if self.fitted_on else ""
-        unit = ". Scores × 100" if len(names) > 2 else ""
+        unit = ". Scores × 100" if len(self.rows[0].scores) > 2 else ""
         origin = f"{self.space.model}, {self.space.dtype} by {self.space.engine}"
-        heading = f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
-        return "\n".join([heading, "", *lines, *(["", self.verdict] if self.verdict else [])])
+        return f"{self.data + ': ' if self.data else ''}{counts}; {origin}{fitted}{unit}"
 
-    def _cells(self, row: Row) -> list[str]:
-        def shown(name: str) -> str:
-            if math.isnan(row.scores[name]):
-                return "undefined"
-            return f"{row.scores[name]:.2f}"
+    @property
+    def _cells(self) -> list[list[str]]:
+        """The table, whose first row is its head; each of at most two measures has its interval, else the first."""
+        first, *others = self.rows[0].scores
+        few = len(others) < 2
+        columns: list[tuple[str, Callable[[Row], str]]] = [
+            ("", lambda row: row.name),
+            ("dims", lambda row: str(row.dimensions)),
+            ("bytes", lambda row: f"{row.bytes:,}" if row.bytes is not None else "–"),
+        ]
+        for name in (first, *others):
+            columns.append((HEADS[name] if few else _head(name), lambda row, name=name: _shown(row.scores[name])))
+            if name in self.rows[0].intervals and (few or name == first):
+                columns.append(("95% CI", lambda row, name=name: _ends(row.intervals[name])))
+        if first != SHARE:
+            columns.append(("vs. raw", lambda row: str(row.versus_raw)))
+        return [[head for head, _ in columns], *([cell(row) for _, cell in columns] for row in self.rows)]
 
-        (low, high), (first, *rest) = row.intervals[self.measure], row.scores
-        ends = "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"
-        if row.versus_raw and not math.isnan(row.versus_raw.value):
-            change = str(row.versus_raw)
-        else:
-            change = ""
-        size = f"{row.bytes:,}" if row.bytes is not None else "–"
-        return [row.name, str(row.dimensions), size, shown(first), ends, *map(shown, rest), change]
+
+def _ends(interval: Interval) -> str:
+    return "" if math.isnan(interval.low) else f"{interval.low:.2f}–{interval.high:.2f}"
+
+
+def _shown(score: float) -> str:
+    return "undefined" if math.isnan(score) else f"{score:.2f}"
+
+
+def _record(row: Row) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": row.name, "dimensions": row.dimensions, "bytes": row.bytes, **row.scores}
+    for name, (low, high) in {**row.intervals, "versus_raw": row.versus_raw.interval}.items():
+        record |= {f"{name}_low": low, f"{name}_high": high}
+    return record | {"versus_raw": row.versus_raw.value}
+
+
+def _sentences(*parts: str) -> str:
+    """The first two of several sentences that are not empty."""
+    some = [part for part in parts if part][:2]
+    return " ".join(f"{part[:1].upper()}{part[1:]}." for part in some)
+
+
+def _found(rows: Sequence[Row], documents: int) -> str:
+    """The smallest code that surely finds most of float32's first documents, or else the one that finds most."""
+    raw, *codes = rows
+    where = f"of float32's first ten among these {counted(documents, 'documents')}"
+    good = [row for row in codes if row.versus_raw.interval.low >= _FOUND - 100]
+    if good:
+        row = min(good, key=lambda row: (row.bytes or 0, -row.scores[SHARE]))
+        low, high = row.intervals[SHARE]
+        return (
+            f"{_size(row, raw)}, finds {row.scores[SHARE]:.1f}% ({low:.1f} to {high:.1f}) {where}, for texts like them"
+        )
+    row = max(codes, key=lambda row: row.scores[SHARE])
+    most = f"{row.name} of {row.bytes:,} bytes finds most: {row.scores[SHARE]:.1f}%"
+    return f"no code surely finds {_FOUND:.0f}% {where}; {most}"
+
+
+def _size(row: Row, raw: Row) -> str:
+    """A form with its bytes, also as a fraction of those of raw vectors."""
+    return f"{row.name} of {row.bytes:,} bytes, 1/{(raw.bytes or math.nan) / (row.bytes or math.nan):.3g} of float32"
 
 
 def _head(measure: str) -> str:
-    return HEADS[measure].removesuffix(" × 100")
+    return HEADS[measure].removesuffix(" × 100").removesuffix(", %")
 
 
 def _against(own: str, other: Row | None, n: int, what: str, advice: str = "") -> str:
     """How vectors compare with another encoder, or with the better lexical baseline."""
-    if other is None or other.versus_own is None or math.isnan(other.versus_own.value):
+    if other is None or math.isnan(other.versus_own.value):
         return ""
     value, (low, high) = other.versus_own
     if high < 0:
@@ -211,34 +282,30 @@ def _forms(forms: list[Row], raw: Row, n: int) -> str:
 
     The form is chosen by the scores that it is judged by: the intervals of all forms hold at once.
     """
-    compared = [(row, row.versus_raw) for row in forms if row.versus_raw and not math.isnan(row.versus_raw.value)]
-    if not compared or not raw.bytes:
+    compared = [row for row in forms if not math.isnan(row.versus_raw.value)]
+    smaller = [row for row in compared if (row.bytes or 0) < (raw.bytes or 0)]
+    if not compared:
         return ""
-    if len(compared) > 1:
-        choice = f", which allows for choosing among {len(compared)} forms on the same data"
-    else:
-        choice = ""
-    smaller = [(row.bytes, row, change) for row, change in compared if row.bytes and row.bytes < raw.bytes]
     if not smaller:
-        row, change = max(compared, key=lambda one: one[1].value)
-        if change.interval.low > 0:
-            return f"{row.name} gains: {change}{choice}"
-        if change.interval.high < 0:
-            return f"{row.name} loses: {change}{choice}"
-        return f"{row.name}: no significant change, {change}{choice}"
-    lossless = [one for one in smaller if one[2].interval.low >= -LITTLE and (any(one[2].interval) or n >= _ENOUGH)]
+        row = max(compared, key=lambda row: row.versus_raw.value)
+        low, high = row.versus_raw.interval
+        what = "gains" if low > 0 else "loses" if high < 0 else "makes no significant difference"
+        return f"{row.name} {what}: {row.versus_raw}"
+    lossless = [
+        row
+        for row in smaller
+        if row.versus_raw.interval.low >= -LITTLE and (any(row.versus_raw.interval) or n >= _ENOUGH)
+    ]
     if not lossless:
-        size, row, change = max(smaller, key=lambda one: one[2].interval.low)
-        if all(other.interval.high < 0 for _, _, other in smaller):
-            return f"every smaller form loses, {row.name} of {size:,} bytes the least: {change}{choice}"
-        sentence = (
-            f"a smaller form loses less than {LITTLE:g} point; the closest is {row.name} of {size:,} bytes, {change}"
-        )
-        return f"these data do not show that {sentence}{choice}"
-    size, row, change = min(lossless, key=lambda one: (one[0], -one[2].value))
+        row = max(smaller, key=lambda row: row.versus_raw.interval.low)
+        best = f"{row.name} of {row.bytes:,} bytes"
+        if all(other.versus_raw.interval.high < 0 for other in smaller):
+            return f"every smaller form loses, {best} the least: {row.versus_raw}"
+        return f"no smaller form surely loses less than {LITTLE:g} point; the closest is {best}: {row.versus_raw}"
+    row = min(lossless, key=lambda row: (row.bytes or 0, -row.versus_raw.value))
     what = f"loses less than {LITTLE:g} point"
-    if change.interval.low > 0:
+    if row.versus_raw.interval.low > 0:
         what = "gains"
-    elif change.value >= 0:
+    elif row.versus_raw.value >= 0:
         what = f"loses nothing, or less than {LITTLE:g} point"
-    return f"{row.name} of {size:,} bytes, 1/{raw.bytes / size:.3g} of float32, {what}: {change}{choice}"
+    return f"{_size(row, raw)}, {what}: {row.versus_raw}"

@@ -10,7 +10,6 @@ References:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -18,23 +17,22 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags
 
 from jaxwhiten.errors import check_integer
+from jaxwhiten.search.words import bm25_weights, words_of
 from jaxwhiten.types import Float, Int
 
 TFIDF = "TF-IDF"
 BM25 = "BM25"
-_K1 = 1.5
-_B = 0.75
 _HELD = 1 << 25  # similarities held at once
 
 
 def count(texts: Sequence[str]) -> csr_matrix:
-    """The count of each lower-cased run of letters and digits (column, in alphabetical order) in each text (row).
+    """The count of each word of hybrid search (column, in alphabetical order) in each text (row).
 
     >>> count(["a dog", "a cat, a dog"]).toarray()  # a, cat, dog
     array([[1., 0., 1.],
            [2., 1., 1.]])
     """
-    bags = [Counter(re.findall(r"\w+", text.lower())) for text in texts]
+    bags = [Counter(words_of(text)) for text in texts]
     number = {word: column for column, word in enumerate(sorted(set().union(*bags)))}
     pairs = [sorted((number[word], times) for word, times in bag.items()) for bag in bags]
     columns, counts = np.array([pair for row in pairs for pair in row], np.int64).reshape(-1, 2).T
@@ -51,7 +49,7 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
     array([1., 1.])
 
     Args:
-      name: `TFIDF`: 1 + log of the count, times the smoothed idf, scaled to unit length. `BM25`: k1 = 1.5, b = 0.75.
+      name: `TFIDF`: 1 + log of the count, times the smoothed idf, scaled to unit length. `BM25`: that of hybrid search.
       counts: Counts of the texts.
       fit: Counts of the texts for idf and, for BM25, for the mean length. A word in none of them has the highest idf.
     """
@@ -62,11 +60,10 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
         weights = (weights @ diags(np.log((1 + fit.shape[0]) / (1 + having)) + 1)).tocsr()
         weights = (diags(1 / np.maximum(_norms(weights), np.finfo(np.float64).tiny)) @ weights).tocsr()
         return weights, weights
-    idf = np.log1p((fit.shape[0] - having + 0.5) / (having + 0.5))
-    lengths = np.asarray(counts.sum(axis=1)).ravel()
-    damping = _K1 * (1 - _B + _B * lengths / (fit.sum() / max(1, fit.shape[0]) or 1.0))
-    weights.data *= (_K1 + 1) / (weights.data + np.repeat(damping, np.diff(weights.indptr)))
-    return counts, (weights @ diags(idf)).tocsr()
+    lengths = np.repeat(np.asarray(counts.sum(axis=1)).ravel(), np.diff(weights.indptr))
+    mean = fit.sum() / max(1, fit.shape[0])
+    weights.data = bm25_weights(weights.data, lengths, mean, having[weights.indices], fit.shape[0])
+    return counts, weights
 
 
 def cosines(x: csr_matrix, left: Int[np.ndarray, " n"], right: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

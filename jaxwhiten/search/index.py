@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ from jaxwhiten.search.words import (
 )
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.store import SQLite, replacing
-from jaxwhiten.terminal import counted
+from jaxwhiten.terminal import SHOWN, as_frame, as_html, counted, one_line, table
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, RowsLike, Shaped
 from jaxwhiten.vectors import space_of
@@ -112,6 +113,34 @@ class Location(NamedTuple):
     engine: str | None = None
 
 
+class Hits(list[Hit]):
+    """The results of a query, best first, which print as a table.
+
+    >>> Hits([Hit(3, 0.9, "A dog runs.")])
+       score  id  text
+    1  0.900   3  A dog runs.
+    """
+
+    def __repr__(self) -> str:
+        rest = [f"… {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []
+        return "\n".join([*table(self._cells[: SHOWN + 1], left=(3,)), *rest])
+
+    def _repr_html_(self) -> str:
+        return as_html(self._cells)
+
+    @property
+    def _cells(self) -> list[list[str]]:
+        rows = [
+            [str(rank), f"{hit.score:.3f}", one_line(str(hit.id), 40), one_line(hit.text)]
+            for rank, hit in enumerate(self, 1)
+        ]
+        return [["", "score", "id", "text"], *rows]
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with the columns id, score and text, and a column for each name of the metadata."""
+        return as_frame([{"id": hit.id, "score": hit.score, "text": hit.text, **(hit.metadata or {})} for hit in self])
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Index(Header):
     """An index of document vectors, made by `build_index` or `load_index`. A number is never given to another document.
@@ -140,6 +169,10 @@ class Index(Header):
 
     def __repr__(self) -> str:
         return f"Index({counted(self.size, 'documents')}, {self.stored}, {self.nbytes / 1e6:.1f} MB)"
+
+    def _repr_html_(self) -> str:
+        rows = [[str(document.id), one_line(document.text)] for document in itertools.islice(self, SHOWN)]
+        return as_html([["id", "text"], *rows], repr(self))
 
     def __len__(self) -> int:
         return self.size
@@ -418,7 +451,7 @@ class Index(Header):
     @overload
     def search(
         self, queries: str, k: int = 10, *, among: IdsLike = None, where: Where | None = None, hybrid: bool = False
-    ) -> list[Hit]: ...
+    ) -> Hits: ...
     @overload
     def search(
         self,
@@ -428,7 +461,7 @@ class Index(Header):
         among: IdsLike = None,
         where: Where | None = None,
         hybrid: bool = False,
-    ) -> list[list[Hit]]: ...
+    ) -> list[Hits]: ...
     @overload
     def search(
         self,
@@ -467,7 +500,7 @@ class Index(Header):
             ones, and are ranked by BM25 and by cosine. Scores are the sums of reciprocal ranks, 1 / (60 + rank).
 
         Returns:
-          For a text, `Hit`s, best first; for several, a list of them each. For vectors, scores, best first, and ids:
+          For a text, `Hits`, best first; for several, a list of them each. For vectors, scores, best first, and ids:
           int64, or an object array of strings. Equal scores are sorted by row; if several documents tie for the k-th
           place, the backend decides which are returned. If an approximate index finds fewer than k, the rest have
           score −inf and id −1, or None if ids are strings.
@@ -489,7 +522,7 @@ class Index(Header):
         among: IdsLike = None,
         where: Where | None = None,
         texts: Sequence[str] | None = None,
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """`search` of vectors with results as `Hit`s, which include the texts; `hybrid` by the queries' `texts`."""
         check_integer("k", k, 1)
         return self.found(self.asked(queries), k, among, where, texts)
@@ -501,7 +534,7 @@ class Index(Header):
         among: IdsLike = None,
         where: Where | None = None,
         texts: Sequence[str] | None = None,
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """`hits` of checked queries."""
         if texts is not None:
             if not self.has_words:
@@ -518,11 +551,11 @@ class Index(Header):
             if self._current() is state:  # else a document may be gone
                 break
         return [
-            [
+            Hits(
                 Hit(document.id, score, document.text, document.metadata)
                 for score, row in zip(*columns, strict=True)
                 if (document := documents.get(row)) is not None
-            ]
+            )
             for columns in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
 

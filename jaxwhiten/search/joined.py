@@ -13,9 +13,10 @@ import numpy as np
 from jaxwhiten.errors import InputError, MismatchError, check_integer, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.search.documents import as_ids
-from jaxwhiten.search.index import Hit, Index, are_texts, hits_of_texts, open_index_file
+from jaxwhiten.search.index import Hits, Index, are_texts, hits_of_texts, open_index_file
 from jaxwhiten.search.where import Where
 from jaxwhiten.space import Space, check_space
+from jaxwhiten.terminal import counted
 from jaxwhiten.types import Float32, IdsLike, RowsLike, Shaped
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class JoinedIndex:
         return self.size
 
     def __repr__(self) -> str:
-        return f"JoinedIndex({', '.join(map(repr, self.indexes))})"
+        return f"JoinedIndex({counted(len(self.indexes), 'indexes')}, {counted(self.size, 'documents')})"
 
     @property
     def size(self) -> int:
@@ -96,7 +97,7 @@ class JoinedIndex:
         among: IdsLike = None,
         where: Where | None = None,
         texts: Sequence[str] | None = None,
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """`search` with results as `Hit`s, which include the texts."""
         check_integer("k", k, 1)
         return self.found(self.indexes[0].asked(queries), k, among, where, texts)
@@ -108,11 +109,11 @@ class JoinedIndex:
         among: IdsLike = None,
         where: Where | None = None,
         texts: Sequence[str] | None = None,
-    ) -> list[list[Hit]]:
+    ) -> list[Hits]:
         """`hits` of checked queries."""
         results = [index.found(queries, k, some, where, texts) for index, some in self._parts(among)]
         several = zip(*results, strict=True)
-        return [heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score) for lists in several]
+        return [Hits(heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score)) for lists in several]
 
     def _parts(self, among: IdsLike) -> list[tuple[Index, list[Any] | None]]:
         """The indexes to search, and the ids among which each is searched."""

@@ -12,7 +12,7 @@ from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts, check_integer
 from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.documents import unique_ids
-from jaxwhiten.search.index import Hit, Index
+from jaxwhiten.search.index import Hit, Hits, Index
 from jaxwhiten.search.where import Where
 from jaxwhiten.text import Texts, as_texts, is_blank
 from jaxwhiten.types import Fields, IdsLike, Json
@@ -42,7 +42,7 @@ class Ranks(Protocol):
         """Rows with `corpus_id` and `score`, best first."""
 
 
-def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> list[Hit]:
+def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> Hits:
     """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts.
 
     >>> cross = CrossEncoder.from_pretrained("cross")  # a folder
@@ -53,7 +53,8 @@ def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> list[H
     texts = [hit.text for hit in hits if hit.text is not None]
     if len(texts) < len(hits):
         raise MismatchError("The index stores no documents, which a cross-encoder reads: rebuild it with documents.")
-    return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
+    ranked = cross_encoder.rank(query, texts)
+    return Hits(hits[row["corpus_id"]]._replace(score=row["score"]) for row in ranked)
 
 
 def add_text(
@@ -174,7 +175,7 @@ def search_text(
     *,
     among: IdsLike = None,
     where: Where | None = None,
-) -> list[list[Hit]]:
+) -> list[Hits]:
     """The k best documents for each sentence, best first.
 
     >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")

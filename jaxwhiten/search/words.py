@@ -7,7 +7,6 @@ References:
 
 from __future__ import annotations
 
-import math
 import re
 import sqlite3
 import unicodedata
@@ -18,7 +17,7 @@ import numpy as np
 
 from jaxwhiten.search.documents import Document
 from jaxwhiten.store import SQLite
-from jaxwhiten.types import Float, Float64, Int64
+from jaxwhiten.types import Float, Float64, Int64, Real
 
 NEAREST = 100  # candidates by vectors
 BY_WORDS = 50  # and by words
@@ -90,16 +89,37 @@ def rows_with(
     return np.array([row for (row,) in rows], np.int64)
 
 
+def bm25_weights(
+    times: Float[np.ndarray, " m"],
+    lengths: Float[np.ndarray, " m"],
+    mean_length: float,
+    having: Real[np.ndarray, " m"],
+    count: int,
+) -> Float64[np.ndarray, " m"]:
+    """The weights of words in documents: what each adds to the score of its document, once for each time in the query.
+
+    >>> bm25_weights(np.array([1.0]), np.array([4.0]), 4.0, np.array([1]), 2).round(3)
+    array([0.693])
+
+    Args:
+      times: How often the word is in the document.
+      lengths: Of the document, in words.
+      having: How many of `count` documents have the word.
+    """
+    idf = np.log1p((count - having + 0.5) / (having + 0.5))
+    norms = _K1 * (1 - _B + _B * lengths / (mean_length or 1.0))
+    weights: np.ndarray = idf * times * (_K1 + 1) / (times + norms)
+    return weights
+
+
 def bm25(frequencies: Mapping[str, int], count: int, documents: Sequence[Document]) -> Float64[np.ndarray, " n"]:
     """The scores of documents by the words of a query, with the average length of these documents."""
-    idf = {word: math.log(1 + (count - number + 0.5) / (number + 0.5)) for word, number in frequencies.items()}
     counts = [Counter(words_of(document.text or "")) for document in documents]
     lengths = np.array([words.total() for words in counts], float)
-    norms = _K1 * (1 - _B + _B * lengths / max(1.0, lengths.mean()))
     scores = np.zeros(len(documents))
-    for word, weight in idf.items():
+    for word, number in frequencies.items():
         times = np.array([words[word] for words in counts], float)
-        scores += weight * times * (_K1 + 1) / (times + norms)
+        scores += bm25_weights(times, lengths, lengths.mean(), np.full(len(times), number), count)
     return scores
 
 

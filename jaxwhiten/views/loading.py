@@ -25,7 +25,7 @@ from jaxwhiten.head import (
     read_head,
     says_head,
 )
-from jaxwhiten.metrics.similarity import SIMILARITIES
+from jaxwhiten.metrics.scores import SIMILARITIES
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.space import Space
 from jaxwhiten.text import prompt_named

@@ -9,7 +9,7 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.metrics import cosine_pairs
-from jaxwhiten.metrics.similarity import SIMILARITIES, similarity, similarity_pairwise
+from jaxwhiten.metrics import SIMILARITIES, similarity, similarity_pairwise
 from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.sentences import generated
 

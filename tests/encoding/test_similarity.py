@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics.similarity import SIMILARITIES, similarity, similarity_pairwise
+from jaxwhiten.metrics import SIMILARITIES, similarity, similarity_pairwise
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

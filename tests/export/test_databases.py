@@ -77,7 +77,25 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
         save_database(tmp_path / "out", encoder, "lancedb", 48)
     with pytest.raises(InputError, match="contains no whitening"):
         save_database(tmp_path / "out", encoder.with_view(encoder.view.unfitted), "qdrant")
+    tuned = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
+    with pytest.raises(InputError, match="48 bytes hold 88 of 256 columns: pass more `bytes`"):
+        save_database(tmp_path / "out", tuned, "qdrant", 48)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("database", "size"), [("pgvector", 32), ("qdrant", 132), ("milvus", 256), ("sqlite-vec", 32)])
+def test_an_encoder_that_needs_no_whitening_needs_none(tmp_path, database, size):
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
+    settings = save_database(tmp_path / "out", encoder, database)
+    assert (settings["bytes"], settings["columns"], "gamma" in settings) == (size, 256, False)
+    texts = ["a man plays", "two dogs run", "it rains"]
+    small = normalize(Encoder.from_pretrained(tmp_path / "out" / "model").encode(texts))
+    x = normalize(encoder.encode(texts))
+    np.testing.assert_allclose(small @ small.T, x @ x.T, atol=1e-4)  # a rotation, or none
+    if size != 32:
+        np.testing.assert_allclose(small, x, atol=1e-4)
+    coded = save_database(tmp_path / "coded", encoder.shrink([f"{i} plans" for i in range(300)], bytes=16), database)
+    assert coded["bytes"] == 16
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from jaxwhiten.codes import Int8, SpectrumCode, load_fitted
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.export import databases
 from jaxwhiten.metrics import cosine_pairs
-from jaxwhiten.metrics import similarity as similarities
+from jaxwhiten.metrics import scores as similarities
 from jaxwhiten.runners.parts import EmbedPlan, Parts
 from jaxwhiten.search import add_text, build_index, search_text, semantic_search
 from jaxwhiten.search.semantic import paraphrase_mining_embeddings

@@ -2,19 +2,20 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from jaxwhiten import Encoder, Moments, ScoredPairs, Space, Whitening, build_index, evaluate, load_sts, metrics
-from jaxwhiten.codes import Int8, SpectrumCode, UBinary
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, from_pairs
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics import binary_scores, cosine_pairs
 from jaxwhiten.metrics.bootstrap import Interval, percentile_interval, spearman_resamples
 from jaxwhiten.scoring import Evaluation, Row
-from jaxwhiten.scoring.result import HEADS, Change
+from jaxwhiten.scoring.result import ERROR, NO_CHANGE, SHARE, Change
 from tests.conftest import slow_but
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few texts
@@ -36,17 +37,17 @@ def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
     found, gold = cosine_pairs(a, b), pairs.score
     result = evaluate(encoder, pairs)
     assert result.spearman == pytest.approx(100 * stats.spearmanr(found, gold).statistic, abs=1e-3)
-    assert result.pearson == pytest.approx(100 * stats.pearsonr(found, gold).statistic, abs=1e-3)
+    assert result.rows[0].scores["pearson"] == pytest.approx(100 * stats.pearsonr(found, gold).statistic, abs=1e-3)
     drawn = spearman_resamples(found[None], gold)[0]
     assert result.interval == pytest.approx(percentile_interval(drawn, 40), abs=1e-3)  # matrix products round
     assert result.interval.low < result.spearman < result.interval.high
-    assert (result.pairs, result.similarity, result.space) == (40, "cosine", encoder.view.space)
+    assert (result.counts["pairs"], result.similarity, result.space) == (40, "cosine", encoder.view.space)
     rows = list(zip(pairs.sentence1, pairs.sentence2, gold.tolist(), strict=True))
     columns = (pairs.sentence1, pairs.sentence2, gold.tolist())
     for form in (rows, tuple(rows), iter(rows), columns, ScoredPairs(a, b, gold)):
         assert evaluate(encoder, form).spearman == pytest.approx(result.spearman, abs=1e-3)
     for few in (2, 3):  # three rows are not three columns
-        assert evaluate(encoder, tuple(rows[:few]), resamples=10).pairs == few
+        assert evaluate(encoder, tuple(rows[:few]), resamples=10).counts == {"pairs": few}
 
 
 def test_the_encoders_own_similarity_and_prompt_are_used(tiny_model, pairs):
@@ -62,7 +63,7 @@ def test_the_encoders_own_similarity_and_prompt_are_used(tiny_model, pairs):
 def test_what_is_shown(encoder, pairs):
     shown = repr(evaluate(encoder, pairs, resamples=20))
     assert shown.startswith("Evaluation(Spearman ")
-    assert shown.endswith(f"40 pairs; {encoder.name}, mean, cosine, up to 32 tokens, float32 by jax)")
+    assert shown.endswith(f"]; 40 pairs; {encoder.name}, float32 by jax)")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_what_is_shown(encoder, pairs):
         ([("a", "b", 1.0), ("c", "d", 1.0)], InputError, "two different scores"),
         ([], InputError, "two different scores"),
         ([("a", "b"), ("c", "d")], InputError, "Row 0: expected two sentences and a score"),
-        (["abc", "def"], InputError, "Row 0: expected two sentences and a score"),
+        (["abc", "def"], InputError, "2 different texts, of which none can be held out: pass `queries`"),
         ((["a", "b"], ["c"], [1, 2]), InputError, "2 and 1 sentences, but 2 scores"),
         ((["a", "b"], ["c", "d"], [1, "x"]), InputError, "not all numbers"),
         ((["a", "b"], ["c", 4], [1, 2]), InputError, "expected a str, got int 4"),
@@ -101,6 +102,13 @@ def test_a_corpus_is_searched_with_the_judged_documents():
     assert (alone.counts["documents"], among.counts["documents"]) == (7, 77)
     assert among.score < alone.score
     assert alone.verdict.endswith("add the rest of the corpus with `corpus`.")
+    for found in (alone, among):
+        assert [row.name for row in found.rows] == ["raw", "hybrid", "TF-IDF", "BM25"]
+        assert_short(found.verdict)
+    index = encoder.index(list(dict.fromkeys([*judged.documents, *corpus])))
+    first = [[hit.id for hit in index.search(query, k=10, hybrid=True)] for query in judged.queries]
+    expected = 100 * metrics.reciprocal_ranks(np.array(first), judged.gold).mean()
+    assert among.rows[1].scores["mrr_at_10"] == pytest.approx(expected)
     assert "relevant to a query" not in among.verdict
     with pytest.raises(InputError, match="omit it for pairs"):
         evaluate(encoder, (["a", "b"], ["c", "d"], [1.0, 2.0]), corpus=corpus)
@@ -110,8 +118,8 @@ def test_a_search_is_scored_as_by_an_index(search):
     encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32)
     found = evaluate(encoder, search, bytes=[4, 8], k=8, gamma=0.5, resamples=200)
     assert [(row.name, row.bytes) for row in found.rows] == [
-        *[("raw", 1024), ("whitened", 32), ("int8", 256), ("binary", 32), ("code", 4), ("code", 8)],
-        *[("whitened code", 4), ("whitened code", 8), ("TF-IDF", None), ("BM25", None)],
+        *[("raw", 1024), ("whitened", 32), ("whitened int8", 256), ("whitened binary", 32)],
+        *[("whitened code", 4), ("whitened code", 8), ("hybrid", 1024), ("TF-IDF", None), ("BM25", None)],
     ]
     asked = search.with_gold()
     documents, queries = encoder.encode(search.documents), encoder.encode(asked.queries)
@@ -120,11 +128,11 @@ def test_a_search_is_scored_as_by_an_index(search):
     indexes = [
         build_index(documents, "jax"),
         build_index(documents, "jax", whitening=whitening.with_params(n_components=8)),
-        *(build_index(documents, "jax", codes=code.fit(documents)) for code in (Int8(), UBinary())),
-        *(build_index(documents, "jax", codes=SpectrumCode(bytes=size).fit(moments)) for size in (4, 8)),
+        build_index(documents, "jax", whitening=whitening, codes="int8"),
         *(build_index(documents, "jax", whitening=whitening, codes="spectrum", bytes=size) for size in (4, 8)),
     ]
-    for row, index in zip(found.rows, indexes, strict=False):
+    rows = [row for row in found.rows if row.name != "whitened binary"]  # has signs of columns that are all but 0
+    for row, index in zip(rows, indexes, strict=False):
         _, ids = index.search(queries, 100)
         assert row.scores["ndcg_at_10"] == pytest.approx(
             100 * metrics.discounted_gains(ids, asked.gold).mean(), abs=0.01
@@ -198,7 +206,8 @@ def test_the_own_head_is_the_score(encoder, pairs):
     against = evaluate(coded, pairs, versus=encoder, resamples=50)
     other, lead = against.rows[against.versus], against.rows[0].scores["spearman"] - against.score
     assert other.versus_own.value == pytest.approx(lead), "the whole folder is compared, not its raw vectors"
-    assert "coded vectors" in against.verdict
+    assert against.verdict.startswith("Coded vectors and ")
+    assert "smaller form" not in against.verdict, "which was not asked for"
     with pytest.raises(InputError, match="already includes a whitening"):
         evaluate(small, pairs, k=4)
     with pytest.raises(InputError, match="pass sentences"):
@@ -211,11 +220,8 @@ def evaluation(*rows, pairs=9):
 
 
 def row(name, size, value, low=None, high=None):
-    change = None if low is None else Change(value, Interval(low, high))
+    change = NO_CHANGE if low is None else Change(value, Interval(low, high))
     return Row(name, 8, size, {"spearman": 50 + value}, {"spearman": Interval(40.0, 60.0)}, change, change)
-
-
-TWO_FORMS = ", which allows for choosing among 2 forms on the same data"
 
 
 @pytest.mark.parametrize(
@@ -235,17 +241,15 @@ TWO_FORMS = ", which allows for choosing among 2 forms on the same data"
         ([row("whitened", 400, -1.0, -2.5, -0.1)], "Whitened loses: -1.00 (-2.50 to -0.10)."),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, -3.0, -9.0, 2.0)],
-            "Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point:"
-            f" +0.00 (-0.10 to +0.10){TWO_FORMS}.",
+            "Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point: +0.00 (-0.10 to +0.10).",
         ),
         (
             [row("int8", 100, 0.0, -0.1, 0.1), row("code", 50, 3.0, 1.0, 5.0)],
-            f"Code of 50 bytes, 1/8 of float32, gains: +3.00 (+1.00 to +5.00){TWO_FORMS}.",
+            "Code of 50 bytes, 1/8 of float32, gains: +3.00 (+1.00 to +5.00).",
         ),
         (
             [row("code", 50, -3.0, -9.0, 2.0)],
-            "These data do not show that a smaller form loses less than 1 point; the closest is code of 50 bytes,"
-            " -3.00 (-9.00 to +2.00).",
+            "No smaller form surely loses less than 1 point; the closest is code of 50 bytes: -3.00 (-9.00 to +2.00).",
         ),
         (
             [row("code", 50, -3.0, -9.0, -1.5)],
@@ -258,13 +262,59 @@ def test_the_verdict_follows_the_intervals(others, verdict):
     found = evaluation(row("raw", 400, 0.0), *others)
     assert found.verdict == verdict
     assert str(found).endswith(found.verdict)
+    assert_short(found.verdict)
+
+
+def assert_short(verdict):
+    sentences = re.split(r"(?<=[^.][.]) (?=[A-Z])", verdict)
+    assert len(sentences) <= 2
+    assert all(len(sentence.split()) <= 25 for sentence in sentences), verdict
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [row("whitened code", 50, -3.0, -9.0, 2.0), row("BM25", None, 9.0, 6.0, 12.0)],
+        [row("another-encoder", 400, 1.0, -6.0, 12.0), row("whitened code", 50, -3.0, -9.0, 2.0)],
+        [row("hybrid", 400, 9.0, 6.0, 12.0), row("BM25", None, 1.0, -6.0, 12.0)],
+    ],
+)
+@pytest.mark.parametrize("only_relevant", [False, True])
+def test_a_verdict_is_short(others, only_relevant):
+    versus = 1 if others[0].name == "another-encoder" else None
+    space = Space(model="m", pooling="mean", max_length=32, dtype="float32", engine="jax")
+    counts = {"documents": 123_456, "queries": 12_345}
+    rows = row("raw", 400, 0.0), *others
+    found = Evaluation("", counts, rows, 0, "", "cosine", space, 10, 0, versus, only_relevant)
+    assert_short(found.verdict)
+    assert found.verdict.startswith(("No smaller form", "Raw vectors and"))  # what was asked, or words alone
+
+
+@pytest.mark.parametrize("found", [89.0, 94.0])
+@pytest.mark.parametrize("queries", ["queries", "held-out documents as queries"])
+def test_a_verdict_on_the_loss_is_short(found, queries):
+    scores = {SHARE: found, ERROR: 1.5}
+    code = Row(
+        "whitened code",
+        8,
+        96,
+        scores,
+        {SHARE: Interval(found - 1, found + 1)},
+        Change(found - 100, Interval(found - 102, found - 98)),
+    )
+    space = Space(model="m", dtype="float32", engine="jax")
+    rows = Row("raw", 8, 1536, {SHARE: 100.0, ERROR: 0.0}, {SHARE: Interval(100, 100)}), code
+    verdict = Evaluation("", {"documents": 9_700, queries: 300}, rows, 0, "", "cosine", space, 10, 0).verdict
+    assert_short(verdict)
+    assert verdict.startswith("Whitened code of 96 bytes, 1/16 of" if found > 92 else "No code surely finds 90%")
+    assert "among these 9,700 documents" in verdict
+    assert ("1 to 9 points less" in verdict) == (queries != "queries")
 
 
 def test_a_few_items_of_which_none_changed_decide_nothing():
     rows = row("raw", 400, 0.0), row("int8", 100, 0.0, 0.0, 0.0)
     assert evaluation(*rows, pairs=299).verdict == (
-        "These data do not show that a smaller form loses less than 1 point; the closest is int8 of 100 bytes,"
-        " +0.00 (+0.00 to +0.00)."
+        "No smaller form surely loses less than 1 point; the closest is int8 of 100 bytes: +0.00 (+0.00 to +0.00)."
     )
     assert evaluation(*rows, pairs=300).verdict == (
         "Int8 of 100 bytes, 1/4 of float32, loses nothing, or less than 1 point: +0.00 (+0.00 to +0.00)."
@@ -284,13 +334,12 @@ def test_a_few_items_of_which_none_changed_decide_nothing():
 )
 def test_every_measure_is_shown_with_its_unit(measures, heads, unit):
     scores = {name: 50.0 + place for place, name in enumerate(measures)}
-    found = evaluation(Row("raw", 8, 32, scores, {measures[0]: Interval(40.0, 60.0)}, None, None))
+    found = evaluation(Row("raw", 8, 32, scores, {measures[0]: Interval(40.0, 60.0)}))
     above, _, line, cells = str(found).splitlines()
     assert above == f"9 pairs; m, float32 by jax{unit}"
     assert line.split() == heads.split()
     assert cells.split() == ["raw", "8", "32", "50.00", "40.00–60.00", *(f"{x:.2f}" for x in [*scores.values()][1:])]
-    rest = ", ".join(f"{HEADS[name].removesuffix(' × 100')} {scores[name]:.2f}" for name in measures[1:])
-    assert f" 50.00 [40.00, 60.00], {rest}, 9 pairs; m, mean, cosine, up to 32 tokens, " in repr(found)
+    assert f" 50.00 [40.00, 60.00]; 9 pairs; m, float32 by jax{unit})" in repr(found)
 
 
 def test_two_labels_are_separated(encoder, pairs):

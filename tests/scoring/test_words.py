@@ -34,7 +34,7 @@ def test_bm25_is_its_formula():
             for word in words:
                 times, n = bag.count(word), sum(word in other for other in bags[:4])
                 idf = math.log1p((4 - n + 0.5) / (n + 0.5))
-                part = times * 2.5 / (times + 1.5 * (0.25 + 0.75 * len(bag) / mean)) if times else 0.0
+                part = times * 2.2 / (times + 1.2 * (0.25 + 0.75 * len(bag) / mean)) if times else 0.0
                 score += bags[query].count(word) * idf * part
             assert (queries[query] @ documents[place].T).toarray()[0, 0] == pytest.approx(score)
 
