@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners.moments import of_column
+from jaxwhiten.runners.parts import of_column
 from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
 

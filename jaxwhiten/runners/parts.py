@@ -20,13 +20,13 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.arrays import as_floats, resolution, vectors_of
 from jaxwhiten.bars import Progress
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
-from jaxwhiten.runners.moments import sums
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, optional, turning
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import Fields, Json
 from jaxwhiten.vectors import with_space
@@ -308,28 +308,26 @@ def embed_files(
     folder: io.PathLike,
     encoder: Encoder,
     *,
-    runner: str = "local",
-    workers: int = 2,
+    ray: int = 0,
     show_progress: bool | None = None,
     overwrite: bool = False,
     **options: Any,
 ) -> Json:
     """Embeds files into parts; a killed run resumes with the missing parts, unless they are to be overwritten.
 
-    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `options` are those of
+    `ray` is the number of Ray workers, each with a copy of the encoder; 0 for this process. `options` are those of
     `EmbedPlan.of`. Returns the numbers of rows written and of bad rows left out, and the plan's hash. DataError names
     file and line of a bad row; MismatchError names both hashes if the folder holds parts of another plan.
     """
-    check_name("runner", runner, ("local", "ray"))
     plan = EmbedPlan.of(encoder, list(sources), **options)
     if overwrite:
         _clear(Path(folder))
     parts = Parts(folder, plan)
     parts.begin(encoder)
-    if runner == "ray":
+    if ray:
         from jaxwhiten.runners.ray import write_parts
 
-        written = write_parts(parts, encoder, parts.missing(), workers)
+        written = write_parts(parts, encoder, parts.missing(), ray)
     else:
         written = (parts.write(encoder, chunk) for chunk in parts.missing())
     rows = bytes_read = 0
@@ -342,3 +340,16 @@ def embed_files(
                 bar.total = round(size * rows / bytes_read)
             bar.update(record["rows"])
     return parts.finish()
+
+
+def sums(vectors: np.ndarray) -> Moments:
+    """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
+    floats = as_floats(vectors)
+    moments = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
+    moments.eps = max(moments.eps, resolution(floats.dtype))
+    return moments
+
+
+def of_column(batch: Any, column: str) -> Moments:
+    """The moments of the vectors in a column of an Arrow table, without null."""
+    return sums(vectors_of(batch[column]))

@@ -19,7 +19,7 @@ from jaxwhiten.head import Dense, Normalize
 from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
 from jaxwhiten.runners import Parts, embed_files
-from jaxwhiten.runners.moments import as_bytes, from_bytes, sums
+from jaxwhiten.runners.parts import sums
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.whitening import WhiteningWarning
 from tests.conftest import own_cache, slow_but
@@ -234,7 +234,7 @@ def _filed(made, file):
 
 
 def _sent(x):
-    return from_bytes(as_bytes(sums(x)))
+    return Moments.unpacked(np.frombuffer(sums(x).packed().tobytes()))
 
 
 FITS = {
