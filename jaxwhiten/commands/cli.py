@@ -27,9 +27,9 @@ from jaxwhiten.errors import InputError, JaxwhitenError, check_name, unknown_nam
 
 # Commands, each with its module.
 COMMANDS = {
-    **{name: name for name in ("encode", "embed", "fit", "apply", "inspect", "train", "score", "index")},
-    **{"add": "change", "remove": "change"},
-    **{name: name for name in ("search", "serve", "distill", "export", "verify")},
+    **{"encode": "encode", "embed": "embed", "fit": "fit", "apply": "encode", "inspect": "inspect"},
+    **{"train": "train", "score": "score", "index": "index", "add": "index", "remove": "index"},
+    **{"search": "search", "serve": "serve", "distill": "train", "export": "export", "verify": "verify"},
 }
 _DASH = "\0"  # for `-`, which is no option; no argument of a process has it
 _FLAGS: dict[str, str] = {}  # of the command at hand, by the names of its parameters in Python

@@ -1,4 +1,8 @@
-"""Training examples: columns of sentences with labels, from NLI rows, text, or a user's table."""
+"""Training examples: columns of sentences with labels, from NLI rows, text, or a user's table.
+
+References:
+  Bowman et al. 2015 (SNLI); Williams et al. 2018 (MultiNLI).
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,10 @@ from jaxwhiten.text import as_texts
 from jaxwhiten.types import Float64, Int, Shaped
 
 FLOAT32 = float(np.finfo(np.float32).max)
+# The classes of natural language inference, as files name them.
+LABELS = ("entailment", "neutral", "contradiction")
+_NUMBERS = ("0", "1", "2")  # in the order of the hub's data sets, which is the order of LABELS
+ABSENT = ("-", "-1", "")  # of rows on whose class annotators did not agree
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,22 @@ def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int
     names = ("anchor", "positive", "negative")
     columns = {name: [triplet[place] for triplet in triplets] for place, name in enumerate(names)}
     return Examples(columns, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
+
+
+def nli_classes(labels: Collection[str]) -> tuple[str, ...]:
+    """The classes in the order of `LABELS` as these labels write them; none if they are other classes.
+
+    >>> nli_classes(["contradiction", "-"]), nli_classes(["2", "0"])
+    (('entailment', 'neutral', 'contradiction'), ('0', '1', '2'))
+    >>> nli_classes(["1", "0"])  # which may be any classes
+    ()
+    """
+    present = {*labels} - {*ABSENT}
+    if present and present <= {*LABELS}:
+        return LABELS
+    if "2" in present and present <= {*_NUMBERS}:
+        return _NUMBERS
+    return ()
 
 
 def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:

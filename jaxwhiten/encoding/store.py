@@ -41,6 +41,7 @@ T = TypeVar("T")
 VERSION = 2
 _SECONDS = 5.0  # between two writes: the most that a killed run loses
 _KIND = 0x6A775631  # the `application_id` of such a file
+_NAMES = ("model", "fingerprint", "pooling", "prompts")  # of a space: the vectors follow from its other fields
 
 
 class EmbeddingStore:
@@ -110,9 +111,9 @@ def space_key(view: View) -> Json:
     """Everything that the vectors of texts depend on but the texts; equal for equal vectors."""
     record = view.space.record()
     return {
-        **{name: value for name, value in record.items() if name not in ("model", "fingerprint", "prompts")},
+        **{name: value for name, value in record.items() if name not in _NAMES},
         "store_version": VERSION,
-        "encoder": record["fingerprint"],
+        "encoder": view.core.digest,
         "dimension": view.dimension,
         "stored": np.dtype(view.head.dtype).str,
         "unit": view.unit,

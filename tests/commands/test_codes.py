@@ -74,9 +74,6 @@ def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model,
     assert (done.code, "400 codes of 8 bytes" in done.out) == (0, True)
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
     assert load_code(tmp_path / "a.npy.code.safetensors").affine.hash() == code.affine.hash()
-    done = run("index", tmp_path / "texts.txt", *model, "--whitening", code_file, "-o", tmp_path / "index")
-    assert done.code == 0, done.err
-    assert load_index(tmp_path / "index").codes["bytes"] == 8
     told = json.loads(run("inspect", code_file, "--json").out)
     assert (told["name"], told["bytes"], told["rows"], told["pooling"]) == ("spectrum", 8, 600, "mean")
     assert "bytes       8" in run("inspect", code_file).out
