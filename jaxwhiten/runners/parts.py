@@ -20,7 +20,6 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.arrays import as_floats, resolution, vectors_of
 from jaxwhiten.bars import Progress
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
@@ -220,7 +219,7 @@ class Parts:
         record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash, "moments": None}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            sums(arrow.vectors(table, encoder.view.head.code)).save(path, self.plan.provenance)
+            arrow.sums(arrow.vectors(table, encoder.view.head.code)).save(path, self.plan.provenance)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(table.drop_columns("error"), temporary)
@@ -291,7 +290,7 @@ class Parts:
                 io.check_sha256(path, record["moments"])
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
-            total.merge(sums(vectors))
+            total.merge(arrow.sums(vectors))
         total.provenance = self.plan.provenance
         return total
 
@@ -340,16 +339,3 @@ def embed_files(
                 bar.total = round(size * rows / bytes_read)
             bar.update(record["rows"])
     return parts.finish()
-
-
-def sums(vectors: np.ndarray) -> Moments:
-    """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
-    floats = as_floats(vectors)
-    moments = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
-    moments.eps = max(moments.eps, resolution(floats.dtype))
-    return moments
-
-
-def of_column(batch: Any, column: str) -> Moments:
-    """The moments of the vectors in a column of an Arrow table, without null."""
-    return sums(vectors_of(batch[column]))

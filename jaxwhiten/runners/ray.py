@@ -17,7 +17,6 @@ import numpy as np
 from jaxwhiten.datasets.chunks import Chunk
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners.parts import of_column
 from jaxwhiten.space import Space
 from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
@@ -121,7 +120,7 @@ def fit(dataset: Any, column: str = "vector") -> Moments:
             super().__init__("moments", lambda: Moments().packed().tobytes(), on=None, ignore_nulls=True)
 
         def aggregate_block(self, rows: Any) -> bytes:
-            return of_column(block.BlockAccessor.for_block(rows).to_arrow(), column).packed().tobytes()
+            return arrow.of_column(block.BlockAccessor.for_block(rows).to_arrow(), column).packed().tobytes()
 
         def combine(self, total: bytes, other: bytes) -> bytes:
             return _unpacked(total).merge(_unpacked(other)).packed().tobytes()

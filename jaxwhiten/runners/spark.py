@@ -16,7 +16,6 @@ import numpy as np
 
 from jaxwhiten.arrays import column_of, vectors_of
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.runners.parts import of_column
 from jaxwhiten.whitening import Moments, Whitening
 
 
@@ -78,7 +77,7 @@ def fit(frame: Any, column: str = "vector", depth: int = 2) -> Moments:
     def fit_partition(partition: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        total = functools.reduce(Moments.merge, (of_column(batch, column) for batch in partition), Moments())
+        total = functools.reduce(Moments.merge, (arrow.of_column(batch, column) for batch in partition), Moments())
         yield pa.RecordBatch.from_pydict({"moments": [total.packed().tobytes()]})
 
     parts = frame.select(column).mapInArrow(fit_partition, "moments binary").rdd
