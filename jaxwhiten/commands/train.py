@@ -51,6 +51,8 @@ def train(
 ) -> Report | None:
     """Fine-tune an encoder on a table of pairs.
 
+    The settings of the training are those of `jaxwhiten.TrainingOptions` in Python.
+
     Args:
       rows: a table with a row per example: .tsv, .csv, .jsonl or .parquet; for simcse and distil_… also .txt
       output: folder for the trained model; logs and checkpoints go to DIR.training
