@@ -104,7 +104,6 @@ WRONG = {
     "export --format pgvector --beta 0.5 -o {new}": "--beta --bytes",
     "export --whitening {w.safetensors} --model {model} --pooling cls -o {new}": "--pooling mean 'cls'",
     "export --format onnx --dtype bfloat16 -o {new} @": "--dtype float32",
-    "inspect {w.safetensors} --check": "--check index",
     "inspect {foreign.jsonl}": "foreign.jsonl",
     "inspect {foreign}": "config.json",
     # Other models than those of the files.
