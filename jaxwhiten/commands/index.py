@@ -244,11 +244,10 @@ def _of_parts(path: str, shard: Shard, settings: Json, tuned: bool | None) -> In
 
     parts = Parts(path)
     ids, vectors = parts.all()
-    if (code := getattr(vectors, "code", None)) is not None:
-        raise InputError(f"{path}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     chosen = rows_of(shard, len(ids))
     if "like" not in settings:
         settings = {**settings, "tuned": parts.plan.tuned if tuned is None else tuned}
+        settings["codes"] = getattr(vectors, "code", None) or settings["codes"]
     return build_index(vectors[chosen], space=parts.plan.space, ids=ids[chosen], **settings)
 
 
