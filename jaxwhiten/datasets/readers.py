@@ -29,7 +29,7 @@ csv.field_size_limit(max(csv.field_size_limit(), _CELL))
 class Opened(NamedTuple):
     """A table that is read lazily, in one pass."""
 
-    header: Sequence[str]
+    header: Callable[[], Sequence[str]]
     cells: Callable[[Sequence[str]], Rows]  # takes the names of the columns to read
 
 
@@ -66,7 +66,7 @@ def delimited(path: Path, bad: BadRows, format: str) -> Opened:
             else:
                 bad(number, f"{len(row)} columns, expected {len(header)}")
 
-    return Opened(header, cells)
+    return Opened(lambda: header, cells)
 
 
 def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
@@ -104,22 +104,26 @@ def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows) -> Iterator[tu
 
 def json_lines(path: Path, bad: BadRows) -> Opened:
     """A table of JSON objects, whose columns are the keys of all of them."""
-    header = _keys(path, identity(path))
-    if not header:
-        next(_objects(path, bad), None)  # its error, if all lines are bad
-        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
     def cells(names: Sequence[str]) -> Rows:
         return ((line, [row.get(name, MISSING) for name in names]) for line, row in _objects(path, bad))
+
+    def header() -> Sequence[str]:
+        keys = _keys(path, identity(path))
+        if not keys:
+            next(_objects(path, bad), None)  # raises the error of its first line
+        return keys
 
     return Opened(header, cells)
 
 
 def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:
     """The objects of JSON lines, each with the number of its line."""
+    empty = True
     for number, line in numbered_lines(path, bad):
         if not line.strip():
             continue
+        empty = False
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -129,6 +133,8 @@ def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:
             yield number, value
         else:
             bad(number, "not a JSON object (one object per line is expected)")
+    if empty:
+        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
 
 @lru_cache(maxsize=8)  # an entry point asks for them several times
@@ -153,7 +159,7 @@ def arrow(path: Path, format: str) -> Opened:
                 batch.validate(full=True)  # a damaged file has texts that are not UTF-8, or points beyond them
                 yield from zip(*(_values(batch.column(name)).to_pylist() for name in names), strict=True)
 
-    return Opened(header, cells)
+    return Opened(lambda: header, cells)
 
 
 def _values(column: Any) -> Any:

@@ -127,7 +127,7 @@ def _in_memory(table: Table) -> Opened:
         check_columns(table.path, list(table), names)
         return zip(table.lines.tolist(), zip(*map(table.__getitem__, names), strict=True), strict=True)
 
-    return Opened(list(table), cells)
+    return Opened(lambda: list(table), cells)
 
 
 def read_header(source: PathLike | Table, format: str | None = None) -> list[str]:
@@ -142,7 +142,7 @@ def read_header(source: PathLike | Table, format: str | None = None) -> list[str
       source: As for `read_table`.
       format: The format of the file; by default that of its ending.
     """
-    return list(_open(source, bad_rows(source), format).header)
+    return list(_open(source, bad_rows(source), format).header())
 
 
 def table_rows(
@@ -154,7 +154,7 @@ def table_rows(
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
     bad = bad or bad_rows(source)
     opened = _open(source, bad, format)
-    groups = [parts_of(column, opened.header) for column in columns]
+    groups = [parts_of(column, opened.header()) if "+" in column else [column] for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     places = [[names.index(name) for name in group] for group in groups]
     for number, row in opened.cells(names):
@@ -176,7 +176,7 @@ def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator
     Dates and other values that JSON does not have are text.
     """
     opened = _open(path, BadRows(path), format)
-    check_columns(Path(path), opened.header, names)
+    check_columns(Path(path), opened.header(), names)
     for number, row in opened.cells(names):
         if any(isinstance(value, bytes) for value in row):
             raise DataError(f"{path}, line {number}: binary values cannot be metadata: keep other columns.")
