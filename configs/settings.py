@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import InputError, check_name, unknown_name
-from jaxwhiten.options import DEFAULTS, WHITENING, TrainingOptions
+from jaxwhiten.options import TrainingOptions, WhiteningParameters
+
+WHITENING = {field.name: field for field in dataclasses.fields(WhiteningParameters)}
 
 
 def setting(default: Any, help: str) -> Any:
@@ -119,9 +121,8 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 def _knob(name: str) -> Any:
     """A parameter of a whitening, as text: one value or several."""
-    default = DEFAULTS[name]
-    (help,) = (parameter.help for parameter in WHITENING if parameter.name == name)
-    return setting("none" if default is None else f"{default:g}", help)
+    knob = WHITENING[name]
+    return setting("none" if knob.default is None else f"{knob.default:g}", knob.metadata["help"])
 
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"

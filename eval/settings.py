@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from configs.settings import Whitened
+from configs.settings import WHITENING, Whitened
 from eval.runs import Record
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.options import WHITENING
 
 T = TypeVar("T")
 RAW = {"beta": 0.0, "gamma": 0.0}  # the parameters of raw vectors
@@ -62,17 +62,25 @@ def parameters(config: Whitened) -> tuple[dict[str, Any], ...]:
     A combination has β and γ, and all other parameters that differ from their defaults.
     """
     listed = {}
-    for knob in WHITENING:
+    for knob in WHITENING.values():
         if hasattr(config, knob.name):
-            meaning = knob.help
+            meaning = knob.metadata["help"]
             if isinstance(knob.default, float):
                 meaning = "a number from 0 to 1"
-            values = _numbers(knob.name, getattr(config, knob.name), knob.parse, meaning, _is_share_or_name)
+            parse = functools.partial(_parsed, knob.metadata["bounds"])
+            values = _numbers(knob.name, getattr(config, knob.name), parse, meaning, _is_share_or_name)
             listed[knob.name] = [(knob.name, value, value == knob.default) for value in values]
     return tuple(
         {name: value for name, value, usual in chosen if not usual or name in ("beta", "gamma")}
         for chosen in itertools.product(*listed.values())
     )
+
+
+def _parsed(bounds: Any, text: str) -> float | str | None:
+    """The value of a parameter of `Whitening`; ValueError if the text stands for none."""
+    if bounds.none and text == "none":
+        return None
+    return text if text in bounds.names else float(text)
 
 
 def _is_share_or_name(value: object) -> bool:

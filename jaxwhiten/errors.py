@@ -239,8 +239,6 @@ class Bounds(NamedTuple):
     >>> Bounds(1, 64).check("k", 0)
     Traceback (most recent call last):
     jaxwhiten.errors.InputError: k=0: expected an integer from 1 to 64.
-    >>> Bounds(0.0, 1.0, names=("oas",))("0.5")
-    0.5
     """
 
     low: int | float = 0.0  # with False and True as the bounds, the value is one of them
@@ -252,21 +250,18 @@ class Bounds(NamedTuple):
     noun: str = ""  # of the values in messages, such as "seconds"
 
     @property
-    def kind(self) -> type:
-        return type(self.low)
-
-    @property
     def words(self) -> str:
         """What is expected, in words."""
-        if self.kind is bool:
+        kind = type(self.low)
+        if kind is bool:
             return "True or False"
-        low, high = (bound if self.kind is int else f"{bound:g}" for bound in (self.low, self.high or 0))
+        low, high = (bound if kind is int else f"{bound:g}" for bound in (self.low, self.high or 0))
         if self.high is not None and not self.above and not self.below:
             limits = f"from {low} to {high}"
         else:
             limits = f"above {low}" if self.above else f"of at least {low}"
             limits += "" if self.high is None else f", below {high}" if self.below else f", at most {high}"
-        noun = self.noun or ("an integer" if self.kind is int else "a number")
+        noun = self.noun or ("an integer" if kind is int else "a number")
         return " or ".join((*map(repr, self.names), f"{noun} {limits}"))
 
     def hold(self, value: Any) -> bool:
@@ -287,14 +282,6 @@ class Bounds(NamedTuple):
         if not self.hold(value):
             joints = ("=", ":") if error is InputError else (" is ", ";")
             raise error(f"{name}{joints[0]}{value!r:.80}{joints[1]} expected {self.words}.")
-
-    def __call__(self, text: str) -> Any:
-        """The value that a text stands for; ValueError if it is no such value, whatever its size."""
-        if self.none and text == "none":
-            return None
-        if text in self.names:
-            return text
-        return self.kind(text)
 
 
 def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:

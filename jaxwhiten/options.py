@@ -57,24 +57,6 @@ class WhiteningParameters:
     eigenvalue_floor: float = bounded(1e-6, 0.0, 1.0, help="floor for eigenvalues, as a fraction of the largest")
 
 
-class Parameter(NamedTuple):
-    """A parameter for command lines and configs."""
-
-    name: str
-    default: Any
-    help: str
-    bounds: Bounds
-
-    def parse(self, text: str) -> Any:
-        """The value that a text stands for; ValueError if it stands for none."""
-        return self.bounds(text)
-
-
-WHITENING = tuple(
-    Parameter(field.name, field.default, **field.metadata) for field in dataclasses.fields(WhiteningParameters)
-)
-DEFAULTS = {parameter.name: parameter.default for parameter in WHITENING}
-
 DECAYS = ("linear", "cosine", "constant")
 OPTIMIZERS = ("adamw", "adam")
 DTYPES = ("float32", "bfloat16")

@@ -39,7 +39,7 @@ LINES = [
     ("serve {model}", "serve"),
     ("distill -o static --model {model} -k 8 --no-fit", None),
     ("export -o exported --model {model} --pooling mean", None),
-    ("export -o onnx --format onnx --model {model} --pooling mean", "export"),
+    ("export -o onnx --format onnx --model {model} --pooling mean", "cpu"),
     ("verify {model}", None),
     ("encode texts.txt -o old.npy --model {old} --pooling mean", None),
     ("verify", None),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 from cyclopts import Parameter
 
@@ -192,7 +191,6 @@ class EncoderOptions:
       pooling: mean, cls, max, first_last_avg, embeddings_last_avg, last2avg, pooler, weightedmean,
         mean_sqrt_len_tokens, lasttoken, layers:I+J; auto is that of the model folder
       max_length: tokens per text; default: from the model folder
-      engine: auto (the fastest here), jax, or openvino on CPUs
       dtype: float32 or bfloat16; default: float32
       tuned: the encoder is fine-tuned for similarity, or with --untuned is not; default: judged by its vectors of
         shipped sentences
@@ -201,7 +199,6 @@ class EncoderOptions:
     model: Source | None = None
     pooling: str = "auto"
     max_length: int | None = None
-    engine: str = "auto"
     dtype: str | None = None
     tuned: Annotated[bool | None, Parameter(negative="--untuned")] = None
 
@@ -229,11 +226,6 @@ class Scaling(TypedDict, total=False):
             " fine-tuned for similarity, or from the file"
         ),
     ]
-    shrinkage: Annotated[
-        float | Literal["oas"] | None,
-        Parameter(help="oas, a number from 0 to 1, or none; default: oas, or from the file"),
-    ]
-    eigenvalue_floor: Annotated[float, Parameter(help="floor for eigenvalues, as a fraction of the largest")]
 
 
 class Knobs(Scaling, total=False):
@@ -263,39 +255,18 @@ def say_gamma(encoder: Encoder) -> None:
     note(choose_gamma(Moments(provenance=encoder.view.provenance())))
 
 
-def encode(
-    encoder: Encoder,
-    texts: Sequence[str],
-    role: str | None = None,
-    code: Whitening | Code | None = None,
-    *,
-    cache: bool = True,
-) -> np.ndarray:
+def encode(encoder: Encoder, texts: Sequence[str], role: str | None = None, *, cache: bool = True) -> np.ndarray:
     """`encode_view` for an encoder; `role` selects the prompt of the texts."""
-    return encode_view(encoder.view.in_role(role), texts, code, cache=cache)
+    return encode_view(encoder.view.in_role(role), texts, cache=cache)
 
 
-def encode_view(
-    view: View, texts: Sequence[str], code: Whitening | Code | None = None, *, cache: bool = True
-) -> np.ndarray:
-    """The vectors of texts. With `cache`, those before a whitening are cached, where a run resumes.
-
-    `code` is what was fitted on these vectors, which may be of the cache.
-    """
+def encode_view(view: View, texts: Sequence[str], *, cache: bool = True) -> np.ndarray:
+    """The vectors of texts. With `cache`, those before a whitening or code are cached, where a run resumes."""
     from jaxwhiten.encoding import EmbeddingStore
 
-    fitted = view.head.whitening or code
     if cache:
-        raw = cached = view.unfitted
-        provenance = {} if fitted is None else fitted.provenance
-        pooling = provenance.get("pooling")
-        if pooling not in (None, raw.head.name):  # cached under the name at the time of the fit
-            with contextlib.suppress(InputError):  # a pooling that cannot be named here
-                named = raw.with_pooling(pooling)
-                if (named.fingerprint, named.head.form) == (provenance.get("fingerprint"), raw.head.form):
-                    cached = named
         try:
-            return view.finished(EmbeddingStore().encode(cached, texts), raw)
+            return view.finished(EmbeddingStore().encode(view.unfitted, texts), view.unfitted)
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
             warn(f"Continuing without a cache ({error}): {advice}.")
@@ -308,7 +279,7 @@ def encode_for(index: Index, texts: Sequence[str], *, cache: bool = True) -> np.
 
     if index.views is None:
         raise InputError(f"{index.path}: does not record its encoder, so texts cannot be encoded as its were.")
-    return encode_view(view_for(index, index.views, "document"), texts, index.fitted, cache=cache)
+    return encode_view(view_for(index, index.views, "document"), texts, cache=cache)
 
 
 def load_whitening(path: str, knobs: Fields, *, code: bool = True) -> Whitening | Code:

@@ -27,10 +27,11 @@ from jaxwhiten.errors import InputError, JaxwhitenError, check_name, unknown_nam
 
 # Commands, each with its module.
 COMMANDS = {
-    **{name: name for name in ("encode", "embed", "fit", "apply", "inspect", "train", "score", "index")},
-    **{"add": "change", "remove": "change"},
-    **{name: name for name in ("search", "serve", "distill", "export", "verify")},
+    **{"encode": "encode", "embed": "embed", "fit": "fit", "apply": "encode", "inspect": "inspect"},
+    **{"train": "train", "score": "score", "index": "index", "add": "index", "remove": "index"},
+    **{"search": "search", "serve": "serve", "distill": "train", "export": "export", "verify": "verify"},
 }
+_OF_PROGRAM = ("--version", "--print-completion")  # options that no command has
 _DASH = "\0"  # for `-`, which is no option; no argument of a process has it
 _FLAGS: dict[str, str] = {}  # of the command at hand, by the names of its parameters in Python
 
@@ -109,12 +110,12 @@ def launch(
 
 
 def _arguments(command: str = "") -> list[Any]:
-    """The arguments of a command, and of all commands, with their help."""
+    """The arguments of a command, and of all commands, or those of the program, with their help."""
     return [
         argument
         for app in ([APP[command]] if command else []) + [APP.meta]
         for argument in app.assemble_argument_collection(default_parameter=_POSITIVE, parse_docstring=True)
-        if argument.show and argument.parameter.help
+        if argument.show and argument.parameter.help and not (command and argument.name in _OF_PROGRAM)
     ]
 
 

@@ -6,7 +6,7 @@ import collections
 
 from jaxwhiten.commands.arguments import EncoderOptions, Inputs, Output, Place, Report, TableOptions, new_file
 from jaxwhiten.commands.texts import sources
-from jaxwhiten.errors import Bounds, DataError, InputError, check_installed, check_name
+from jaxwhiten.errors import Bounds, DataError, InputError, check_installed
 
 
 def embed(
@@ -17,8 +17,7 @@ def embed(
     float16: bool = False,
     part_rows: int = 65_536,
     skip_bad: bool = False,
-    runner: str = "local",
-    workers: int = 2,
+    ray: int = 0,
     overwrite: bool = False,
     table: TableOptions = TableOptions(),
     encoder: EncoderOptions = EncoderOptions(),
@@ -33,19 +32,17 @@ def embed(
       float16: keep vectors in float16; default: float32
       part_rows: rows per shard; a killed run loses only unfinished ones
       skip_bad: skip rows without text or a finite vector, and list them in dead-letters.jsonl of the output
-      runner: local, or ray
-      workers: number of Ray workers
+      ray: number of Ray workers; default: none, but this process
       overwrite: replace an output that exists already
 
     Examples:
       jaxwhiten embed "corpus/*.parquet" --column text --id id --moments moments.safetensors -o parts/
     """
-    check_name("runner", runner, ("local", "ray"))
     check_installed("pyarrow", "data", "A corpus in Parquet files")
-    if runner == "ray":
+    if ray:
         check_installed("ray", "ray", "Running on Ray")
-    for name, value in (("workers", workers), ("part_rows", part_rows)):
-        Bounds(1).check(name, value)
+    Bounds(0).check("ray", ray)
+    Bounds(1).check("part_rows", part_rows)
     if moments:
         new_file(moments, "moments", overwrite=overwrite)
 
@@ -66,8 +63,7 @@ def embed(
         files,
         output,
         model,
-        runner=runner,
-        workers=workers,
+        ray=ray,
         part_rows=part_rows,
         float16=float16,
         moments=bool(moments),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -42,7 +41,7 @@ _CLIENTS = {  # of databases
 }
 DATABASES = tuple(_CLIENTS)
 _NEEDS = {
-    "onnx": ("onnx", "export", "Exporting to ONNX"),
+    "onnx": ("onnx", "cpu", "Exporting to ONNX"),
     "faiss": ("faiss", "cpu", "Exporting to FAISS", "faiss-cpu"),
 }
 FORMATS = ("sentence-transformers", "onnx", "faiss", *DATABASES)
@@ -53,8 +52,6 @@ def export(
     output: Output,
     format: str = FORMATS[0],
     whitening: Source | None = None,
-    name: str | None = None,
-    score: Sequence[tuple[str, float]] = (),
     bytes: int | None = None,
     index: Annotated[Source | None, Parameter(name="--from")] = None,
     into: Place | None = None,
@@ -69,8 +66,6 @@ def export(
       output: the folder to write
       format: sentence-transformers, onnx, faiss, pgvector, qdrant, lancedb, milvus or sqlite-vec
       whitening: a saved whitening; default: the one in the model's folder
-      name: name of the model in its card; default: the folder's name
-      score: task and points for the card, such as "STS-B test" 71.3
       bytes: for a database: bytes per vector; default: those of the model's code, 48 of a whitening, or all columns
       index: for a database: index with which --into is made level
       into: database to fill from --from: a file, folder or connection string
@@ -83,8 +78,6 @@ def export(
     """
     check_name("format", format, FORMATS)
     database = format in DATABASES
-    if format != FORMATS[0] and (score or name):
-        raise InputError(f"--score and --name require --format {FORMATS[0]}.")
     if not database and (bytes or index or into or keep):
         raise InputError(
             f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
@@ -115,7 +108,7 @@ def export(
         what = "model.onnx and the tokenizer"
     else:
         model = whitened_encoder(encoder, whitening, knobs)
-        exports.export_sentence_transformer(output, model, name=name, scores=dict(score))
+        exports.export_sentence_transformer(output, model)
         what = "a sentence-transformers folder; README.md is its card"
     return Report(f"{output}: {what}", {"output": output, "format": format})
 

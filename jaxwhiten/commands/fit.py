@@ -53,8 +53,8 @@ def fit(
 ) -> Report:
     """Fit a whitening or code, for a model folder that all commands load.
 
-    Vectors are whitened before they are coded if the encoder is not fine-tuned for similarity, or with -k, --beta,
-    --gamma or --shrinkage. Of --bytes, the loss is shown for held-out sentences; the code is fitted on all.
+    Vectors are whitened before they are coded if the encoder is not fine-tuned for similarity, or with -k, --beta
+    or --gamma. Of --bytes, the loss is shown for held-out sentences; the code is fitted on all.
 
     Args:
       input: sentences: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files, - for stdin;
@@ -81,7 +81,7 @@ def fit(
         as_folder = not (from_vectors or from_moments)
         _check_output(output, as_folder, "whitening" if bytes is None else "spectrum", overwrite)
     elif knobs or bytes:
-        raise InputError("`n_components`, `beta`, `gamma`, `shrinkage` and `bytes` require an `output`: pass it, too.")
+        raise InputError("`n_components`, `beta`, `gamma` and `bytes` require an `output`: pass it, too.")
     elif not moments:
         raise InputError("Nothing to write: pass an `output` for a whitening, `moments` for moments, or both.")
     check_knobs(knobs)

@@ -1,10 +1,10 @@
-"""`jaxwhiten index`: encodes texts and builds a search index."""
+"""`jaxwhiten index`, `add` and `remove`: build a search index of texts, and change its documents."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import (
     EncoderOptions,
@@ -16,9 +16,17 @@ from jaxwhiten.commands.arguments import (
     check_sizes,
     encode,
     encode_for,
-    load_whitening,
 )
-from jaxwhiten.commands.texts import ALL, InputDocuments, Shard, is_parts, read_documents, rows_of
+from jaxwhiten.commands.texts import (
+    ALL,
+    InputDocuments,
+    Shard,
+    as_stored,
+    ids_in,
+    is_parts,
+    read_documents,
+    rows_of,
+)
 from jaxwhiten.errors import Bounds, InputError
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.terminal import counted
@@ -27,30 +35,24 @@ from jaxwhiten.types import Json
 if TYPE_CHECKING:
     from jaxwhiten.search import Index
 
-_OF_TEXTS = ("whitening", "bytes", "codes", "max_length")
 _RULES = (
     Rule(
-        (*_OF_TEXTS, "rescore", "option", "backend"),
+        ("bytes", "codes", "max_length", "rescore", "backend"),
         "`like` takes all settings from {like}: omit {given}.",
         beside=("like",),
     ),
     Rule(
         ("shard",),
-        "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass it with"
-        " --whitening, or a model that ends with it with --model. Or pass the index of another part with --like.",
-        without=("whitening", "model", "like"),
-    ),
-    Rule(
-        (*_OF_TEXTS, "id", "keep", "model", "like"),
-        "{input}: codes are stored unchanged: omit {given}.",
-        beside=("coded",),
+        "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass the model with"
+        " --model. Or pass the index of another part with --like.",
+        without=("model", "like"),
     ),
     Rule(("keep",), "{input}: has no table: omit {given}.", beside=("parts",)),
     Rule(("no_words",), "{input}: contains no texts: omit {given}.", beside=("parts", "coded")),
     Rule(("no_words",), "`like` takes all settings from {like}: omit {given}.", beside=("like",)),
     Rule(
         ("model",),
-        "{input}: contains vectors already: omit --model, and pass its code with --whitening.",
+        "{input}: contains vectors already: omit --model.",
         beside=("parts",),
         without=("like",),
     ),
@@ -67,10 +69,8 @@ def index(
     no_words: bool = False,
     bytes: int | None = None,
     codes: str | None = None,
-    whitening: Source | None = None,
     rescore: str | None = None,
     backend: str | None = None,
-    option: dict[str, float | bool] | None = None,
     shard: Shard | None = None,
     like: Source | None = None,
     no_cache: bool = False,
@@ -81,19 +81,17 @@ def index(
     """Encode texts and build a search index; --bytes fits a code for this index alone.
 
     Args:
-      input: texts: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files, - for stdin; codes in a
-        .npy file; or a folder written by `jaxwhiten embed`
+      input: texts: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files, - for stdin; or a
+        folder written by `jaxwhiten embed`
       output: the file to write, such as docs.db
       id: ID column of a table; default: numbers from 0
       keep: column of a table to keep as metadata of the hits; repeat it for more
       no_words: do not index the words of the texts; there is then no --hybrid, and the file is smaller
       bytes: store each text in this many bytes, by --codes; default: float32
       codes: the code: spectrum, int8, uint8, binary or ubinary; default with --bytes: spectrum
-      whitening: a saved whitening or code to put inside the index
       rescore: float16 or int8: keep a copy on disk to rescore the candidates
       backend: search backend; default: faiss-flat
-      option: option of the backend, such as --option.nprobe 10
-      shard: index part I of N equal parts of the texts, such as 2 8, with a code or whitening fitted before, or --like
+      shard: index part I of N equal parts of the texts, such as 2 8, with a model of `jaxwhiten fit`, or --like
       like: store the texts as this index does: with its encoder, code, whitening and inverted lists
       no_cache: do not cache the vectors
       overwrite: replace an output that exists already
@@ -102,7 +100,6 @@ def index(
       jaxwhiten index sentences.txt --model small/ -o docs.db
       jaxwhiten index songs.csv --id id --keep lang --keep date --bytes 96 -o songs.db
     """
-    coded = input.lower().endswith(".npy") and table.format is None
     parts = is_parts(input)
     check_options(_RULES, {**vars(encoder), **locals()})
     shard = shard or ALL
@@ -115,26 +112,21 @@ def index(
     from jaxwhiten.terminal import note
 
     backend = backend or "faiss-flat"
-    options = {
-        name: value if isinstance(value, bool) or value % 1 else int(value) for name, value in (option or {}).items()
-    }
-    check_settings(backend, options, codes, rescore)  # raises before the texts are encoded
+    check_settings(backend, {}, codes, rescore)  # raises before the texts are encoded
     if is_index(check_index_file(output)):
         check_new(output, overwrite)
-    settings: Json = {"backend": backend, "bytes": bytes, "rescore": rescore, **options, **_fitted(whitening, codes)}
+    settings: Json = {"backend": backend, "bytes": bytes, "codes": codes, "rescore": rescore}
     if like:
         settings = {"like": load_index(like, model=encoder.model)}
     skipped = ""
-    if coded:
-        built = _of_codes(input, backend, rescore, options)
-    elif parts:
+    if parts:
         built = _of_parts(input, shard, settings, encoder.tuned)
     else:
         documents = read_documents(input, table, id, keep, shard)
         skipped = documents.skipped
         settings |= {} if like else {"words": not no_words}
         columns = {"id": id, "keep": list(keep) or None}
-        built = _of_texts(documents, encoder, {**settings, "columns": columns}, whitening, cache=not no_cache)
+        built = _of_texts(documents, encoder, {**settings, "columns": columns}, cache=not no_cache)
     built.save(output)
     for text in built.notes:
         note(text)
@@ -142,21 +134,94 @@ def index(
     return Report(f'{summary}\nNext: jaxwhiten search {shlex.quote(output)} "a query"', facts(output, built))
 
 
-def _fitted(whitening: str | None, codes: str | None) -> Json:
-    """The whitening to put inside the index, and its codes; a file of --whitening may contain either."""
-    from jaxwhiten.codes import Code
+def add(
+    index: Source,
+    input: Source,
+    /,
+    *,
+    id: str | None = None,
+    keep: Sequence[str] = (),
+    model: Source | None = None,
+    no_cache: bool = False,
+    table: TableOptions = TableOptions(),
+) -> Report:
+    """Add texts to an index, or replace those whose ID is there.
 
-    fitted = load_whitening(whitening, {}) if whitening else None
-    if not isinstance(fitted, Code):
-        return {"whitening": fitted, "codes": codes}
-    if codes:
-        raise InputError(f"{whitening}: contains a {fitted.name!r} code: omit `codes`.")
-    return {"codes": fitted}
+    The texts are encoded and stored as those of the index are.
+
+    Args:
+      index: a file that `jaxwhiten index` wrote
+      input: texts: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files; - for stdin
+      id: ID column of a table; default: as the index
+      keep: column of a table to keep as metadata of the hits, repeated for more; default: as the index
+      model: current location of the encoder, if it has moved
+      no_cache: do not cache the vectors
+
+    Examples:
+      jaxwhiten add songs.db new.csv
+    """
+    from jaxwhiten.search import load_index
+
+    opened = load_index(index, model=model)
+    id = id or (opened.columns.get("id") if opened.id_type else None)
+    keep = keep or (opened.columns.get("keep") if opened.has_metadata else None) or ()
+    if opened.has_metadata and not keep:
+        raise InputError(f"{index}: the index stores metadata: pass its columns with --keep.")
+    if keep and not opened.has_metadata:
+        raise InputError(f"{index}: the index stores no metadata: omit --keep.")
+    ids, texts, metadata, skipped = read_documents(input, table, id, keep, ALL)
+    ids = as_stored(ids, opened)
+    opened.check_ids("add" if ids is None else "upsert", ids, len(texts))
+    vectors = encode_for(opened, texts, cache=not no_cache)
+    replaced = 0
+    if ids is None:
+        opened.add(vectors, documents=texts, metadata=metadata)
+    else:
+        replaced = opened.upsert(ids, vectors, documents=texts, metadata=metadata)
+    added = len(texts) - replaced
+    others = f", {replaced:,} replaced" if replaced else ""
+    return _changed(index, opened, f"{counted(added, 'texts')} added{others}{skipped}", added=added, replaced=replaced)
 
 
-def _of_texts(
-    documents: InputDocuments, encoder: EncoderOptions, settings: Json, whitening: str | None, *, cache: bool
-) -> Index:
+def remove(
+    index: Source,
+    /,
+    *ids: str,
+    file: Source | None = None,
+    id: str | None = None,
+    strict: bool = False,
+) -> Report:
+    """Remove documents from an index by their IDs.
+
+    Args:
+      index: a file that `jaxwhiten index` wrote
+      ids: the IDs of the documents to remove
+      file: remove the documents whose IDs are in this file, one per line, or in a column of this table; - for stdin
+      id: column of the IDs in the table
+      strict: refuse to remove any document if an ID is not in the index
+
+    Examples:
+      jaxwhiten remove songs.db 17 18
+      jaxwhiten remove songs.db --file old.csv --id id
+    """
+    if bool(ids) == bool(file):
+        raise InputError("Pass the IDs of the documents to remove, or a `file` of them.")
+
+    from jaxwhiten.search import load_index
+
+    opened = load_index(index)
+    removed = as_stored(ids_in(file, id) if file else list(ids), opened) or []
+    count = opened.remove(removed, strict=strict)
+    unknown = len({*removed}) - count
+    absent = f", {counted(unknown, 'IDs')} not in the index" if unknown else ""
+    return _changed(index, opened, f"{counted(count, 'texts')} removed{absent}", removed=count, unknown=unknown)
+
+
+def _changed(path: str, index: Index, what: str, **counts: int) -> Report:
+    return Report(f"{path}: {what}, {index.size:,} in all, {sizes(index)}", facts(path, index, **counts))
+
+
+def _of_texts(documents: InputDocuments, encoder: EncoderOptions, settings: Json, *, cache: bool) -> Index:
     """The index of texts, by an encoder or as another index stores them."""
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.search.documents import unique_ids
@@ -169,25 +234,12 @@ def _of_texts(
         vectors = encode_for(like, texts, cache=cache)
         return build_index(vectors, documents=texts, ids=ids, metadata=metadata, **settings)
     model = encoder.load()
-    if whitening:
-        model.view.check_fitted(settings.get("whitening") or settings["codes"], whitening, "document")
     coded = settings["codes"] or settings["bytes"] or model.view.head.code
     BACKENDS[settings["backend"]].store(coded=bool(coded))
     floats = model.with_view(model.view.uncoded)
     check_sizes(floats.dimension, bytes=settings["bytes"])
-    vectors = encode(floats, texts, "document", model.view.head.code, cache=cache)
+    vectors = encode(floats, texts, "document", cache=cache)
     return index_of(model, texts, vectors, ids=ids, metadata=metadata, **settings)
-
-
-def _of_codes(path: str, backend: str, rescore: str | None, options: Json) -> Index:
-    """The index of a file of codes; the provenance of their code defines how queries are encoded."""
-    from jaxwhiten.codes.files import open_vectors
-    from jaxwhiten.search import build_index
-
-    vectors: Any = open_vectors(path)
-    if (code := getattr(vectors, "code", None)) is None:
-        raise InputError(f"{path}: contains vectors; expected texts, or codes with their code.")
-    return build_index(vectors, backend, codes=code, rescore=rescore, **options)
 
 
 def _of_parts(path: str, shard: Shard, settings: Json, tuned: bool | None) -> Index:
@@ -197,11 +249,10 @@ def _of_parts(path: str, shard: Shard, settings: Json, tuned: bool | None) -> In
 
     parts = Parts(path)
     ids, vectors = parts.all()
-    if (code := getattr(vectors, "code", None)) is not None:
-        raise InputError(f"{path}: contains codes of {code.nbytes} bytes; expected shards of vectors.")
     chosen = rows_of(shard, len(ids))
     if "like" not in settings:
         settings = {**settings, "tuned": parts.plan.tuned if tuned is None else tuned}
+        settings["codes"] = getattr(vectors, "code", None) or settings["codes"]
     return build_index(vectors[chosen], space=parts.plan.space, ids=ids[chosen], **settings)
 
 

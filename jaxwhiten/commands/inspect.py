@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import Report, Source
-from jaxwhiten.errors import InputError
 from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
@@ -18,24 +17,21 @@ if TYPE_CHECKING:
 _ORIGIN = ("model", "pooling", "max_length", "corpus")
 
 
-def inspect(file: Source, /, *, check: bool = False) -> Report:
+def inspect(file: Source, /) -> Report:
     """Show the contents of a whitening, moments file, index or model.
 
     Args:
       file: a file of a whitening, a code or moments, an index, or the folder of a model
-      check: of an index, check the whole file
 
     Examples:
-      jaxwhiten inspect docs.db --check
+      jaxwhiten inspect docs.db
     """
     from jaxwhiten.codes import Code
     from jaxwhiten.search.header import is_index
     from jaxwhiten.whitening import spectrum
 
     if is_index(file):
-        return _listed(file, _index(file, check=check))
-    if check:
-        raise InputError(f"{file}: is not an index, which --check reads as a whole; other files are always checked.")
+        return _listed(file, _index(file))
     if os.path.isdir(file):
         return _listed(file, _model(Path(file)))
     kind, fitted = load_fitted(file)
@@ -79,7 +75,7 @@ def _model(folder: Path) -> Json:
     return {"kind": "model", **facts, "unused": unused}
 
 
-def _index(path: str, *, check: bool) -> Json:
+def _index(path: str) -> Json:
     """What an index says of itself."""
     from jaxwhiten.codes import Code
     from jaxwhiten.search import load_index
@@ -90,8 +86,6 @@ def _index(path: str, *, check: bool) -> Json:
     if isinstance(index.fitted, Code):
         facts["codes"] = _design(index.fitted)
     facts |= {"ids": index.id_type or "numbers", "texts": index.has_texts, "removed": index.removed}
-    if check:
-        facts["checked"] = index.database.check()
     facts |= {"whitening": index.whitening and index.whitening["k"], "space": index.space and index.space.record()}
     return {"kind": "index", **facts}
 

@@ -159,20 +159,23 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
 
 def text_column(path: str, format: str, others: Collection[str]) -> Columns:
     """The column of the sentences by its name; `others` contain none."""
-    from jaxwhiten.datasets.columns import TEXT, TEXTS, guess, roles
+    from jaxwhiten.datasets.columns import TEXTS, guess
     from jaxwhiten.datasets.sts import check_header
     from jaxwhiten.datasets.tables import read_header
 
-    header = [name for name in read_header(path, format, whole=False) if name not in others]
-    if len(header) == 1 and roles(header).get(header[0]) != TEXT:  # of the first object of JSON lines
-        header = [name for name in read_header(path, format) if name not in others]
+    header = [name for name in read_header(path, format) if name not in others]
     check_header(path, header)
     return guess(header, TEXTS, path)
 
 
-def ids_in(path: str, format: str | None = None, column: Sequence[str] | None = None) -> list[Any]:
-    """The ids in a file of lines, or in the column of a table, exactly as written."""
-    return [id for id in sentences(path, format, column) if id != ""]
+def ids_in(path: str, column: str | None = None) -> list[Any]:
+    """The IDs in a file, one per line, or in the column of a table, exactly as written."""
+    if column is None:
+        return list(filter(None, sentences(path)))
+    from jaxwhiten.datasets.chunks import whole_id
+    from jaxwhiten.datasets.tables import as_table, table_rows
+
+    return [whole_id(id) for _, (id,) in table_rows(as_table(path), [column])]
 
 
 def as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:

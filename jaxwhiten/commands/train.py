@@ -1,4 +1,4 @@
-"""`jaxwhiten train`: fine-tunes an encoder on a table, with scores before and after."""
+"""`jaxwhiten train` fine-tunes an encoder on a table; `jaxwhiten distill` replaces one by a table of token vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL, Output, Report, Source, SourceName, check_places, new_folder
+from jaxwhiten.commands.arguments import (
+    DEFAULT_MODEL,
+    EncoderOptions,
+    Output,
+    Report,
+    Source,
+    SourceName,
+    TableOptions,
+    check_places,
+    new_folder,
+)
+from jaxwhiten.commands.texts import nonempty
+from jaxwhiten.commands.texts import sentences as sentences_of
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.types import Json
 
@@ -38,6 +50,8 @@ def train(
     options: Annotated[TrainingOptions, Parameter(name="*", group="settings of the training")] = TrainingOptions(),
 ) -> Report | None:
     """Fine-tune an encoder on a table of pairs.
+
+    The settings of the training are those of `jaxwhiten.TrainingOptions` in Python.
 
     Args:
       rows: a table with a row per example: .tsv, .csv, .jsonl or .parquet; for simcse and distil_… also .txt
@@ -134,3 +148,49 @@ def _report(output: str, folder: Path, tuned: Tuned, held_out: HeldOut | None) -
     sentence = verdict(figures, held_out.name, checkpoints)
     facts = {"output": output, **results, "held_out": figures, "checkpoints": checkpoints, "verdict": sentence}
     return Report(f"{held_out_table(figures, held_out)}\n\n{sentence}", facts)
+
+
+def distill(
+    *,
+    output: Output,
+    corpus: Source | None = None,
+    k: Annotated[int, Parameter(name=("-k", "--dimension"))] = 256,
+    gamma: float = 1.0,
+    no_fit: bool = False,
+    sentences: int = 20_000,
+    half: bool = False,
+    overwrite: bool = False,
+    table: TableOptions = TableOptions(),
+    encoder: EncoderOptions = EncoderOptions(),
+) -> Report:
+    """Distill an encoder into a table of token vectors.
+
+    Args:
+      output: model folder to write, for --model of every command; sentence-transformers and model2vec load it, too
+      corpus: sentences for token counts and for fitting the teacher's vectors: .txt (one per line), .tsv, .csv, .jsonl
+        or .parquet, - for stdin; default: none, and Zipf's law, as for fewer than 300
+      k: dimensions to keep
+      gamma: power of the whitening, 0 to 1
+      no_fit: do not fit the rows to the teacher's vectors
+      sentences: number of corpus sentences that the teacher encodes
+      half: write float16, in half the bytes
+      overwrite: replace an output that exists already
+
+    Examples:
+      jaxwhiten distill --model jaxwhiten-tiny --pooling mean --corpus sentences.txt -k 64 -o static/
+    """
+    new_folder(output, "model", overwrite=overwrite)
+    texts = None
+    if corpus is not None:
+        filled = (text for text in sentences_of(corpus, table.format, table.column) if text.strip())
+        texts = nonempty(filled, corpus)
+
+    from jaxwhiten.encoding import Vocabulary, distil
+
+    vocabulary = Vocabulary.read(encoder.load(), texts, sentences=sentences)
+    fit = bool(vocabulary.drawn) and not no_fit
+    static = distil(vocabulary, k, gamma=gamma, fit=fit)
+    folder = static.save(output, dtype="float16" if half else None)
+    size = (Path(folder) / "model.safetensors").stat().st_size
+    text = f"{output}: {encoder.name} as a table of {size / 1e6:.1f} MB, {k} dimensions"
+    return Report(text, {"output": output, "model": encoder.name, "bytes": size, "dimensions": k})

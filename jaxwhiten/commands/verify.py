@@ -49,6 +49,8 @@ class Check(NamedTuple):
 def verify(*path: Source, texts: Source | None = None, clear_cache: bool = False) -> Iterator[Report]:
     """Check this installation, or models and indexes.
 
+    The whole file of an index is read.
+
     Args:
       path: model folder or Hugging Face model ID, or index; default: check this installation
       texts: your own texts to compare models with sentence-transformers on, in a format that encode reads
@@ -169,7 +171,8 @@ def _index(path: str) -> str:
     from jaxwhiten.search import load_index
 
     index = load_index(path, read_only=True)
-    return f"{index.backend} index of {counted(index.size, 'vectors')}, {index.dimension} dimensions"
+    whole = index.database.check()
+    return f"{index.backend} index of {counted(index.size, 'vectors')}, {index.dimension} dimensions; {whole}"
 
 
 def _model(name: str, encoders: list[Encoder]) -> str:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:
+    from jaxwhiten.datasets.examples import LABELS as NLI_LABELS
     from jaxwhiten.datasets.examples import Examples, nli_triplets, text_examples
-    from jaxwhiten.datasets.nli import LABELS as NLI_LABELS
     from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs, read_own
     from jaxwhiten.datasets.sts import Pairs, STSTask, load_sts, read_pairs
     from jaxwhiten.datasets.tables import Table, read_header, read_table

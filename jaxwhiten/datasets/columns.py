@@ -60,8 +60,11 @@ class Kind:
     label: str = ""  # "score" or "class" of every row, or "grade", which may be missing
 
 
-TEXTS = Kind(("texts",), "specify the text column with --column", 1, 1)
-_SCORED = "specify columns=SENTENCE1,SENTENCE2,SCORE; or, to score a search, name the columns query and document"
+TEXTS = Kind(("texts",), "specify `column`, that of the texts", 1, 1)
+_SCORED = (
+    "specify `columns`, two of sentences and that of the score; or, to score a search, name the columns query and"
+    " document"
+)
 PAIRS = Kind(("sentences",), _SCORED, label="score")
 SEARCHES = Kind(("queries", "documents"), "remove or rename all but one", label="grade")
 _LABEL_NOUNS = {"score": "scores", "class": "classes", "grade": "grades"}

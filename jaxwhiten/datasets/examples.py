@@ -1,4 +1,8 @@
-"""Training examples: columns of sentences with labels, from NLI rows, text, or a user's table."""
+"""Training examples: columns of sentences with labels, from NLI rows, text, or a user's table.
+
+References:
+  Bowman et al. 2015 (SNLI); Williams et al. 2018 (MultiNLI).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,10 @@ from jaxwhiten.text import as_texts
 from jaxwhiten.types import Float64, Int, Shaped
 
 FLOAT32 = float(np.finfo(np.float32).max)
+# The classes of natural language inference, as files name them.
+LABELS = ("entailment", "neutral", "contradiction")
+_NUMBERS = ("0", "1", "2")  # in the order of the hub's data sets, which is the order of LABELS
+ABSENT = ("-", "-1", "")  # of rows on whose class annotators did not agree
 
 
 @dataclass(frozen=True)
@@ -29,8 +37,8 @@ class Examples:
     """Training examples.
 
     >>> examples = Examples({"anchor": ["a dog", "rain"], "positive": ["A dog runs.", "It rains."]})
-    >>> len(examples.take(1))
-    1
+    >>> examples.of(np.array([1])).columns["anchor"]
+    ['rain']
     """
 
     columns: Mapping[str, list[str]]  # sentences by name, in the order the objective takes them; all of equal length
@@ -60,7 +68,7 @@ class Examples:
         """At most `count` rows, drawn without replacement and kept in their order."""
         if count >= len(self):
             return self
-        return self._rows(np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False)))
+        return self.of(np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False)))
 
     def hold_out(self, share: float, seed: int = 0) -> tuple[Examples, Examples]:
         """Splits rows into those to train on and those to score, without a sentence on both sides.
@@ -74,8 +82,8 @@ class Examples:
         if len(self.columns) < 2:
             raise InputError("Only rows of at least two sentences can be held out.")
         parts = split(self.columns.values(), share, seed)
-        train = dataclasses.replace(self._rows(parts.train), skipped=self.skipped + len(parts.connecting))
-        return train, self._rows(parts.held_out)
+        train = dataclasses.replace(self.of(parts.train), skipped=self.skipped + len(parts.connecting))
+        return train, self.of(parts.held_out)
 
     def without_sentences(self, others: Iterable[Sequence[str]], key: Callable[[str], str] = sentence_key) -> Examples:
         """The rows without a sentence that occurs in the columns of other rows; rows left out are in `skipped`.
@@ -86,8 +94,7 @@ class Examples:
         """
         keys = {key(text) for column in others for text in column}
         kept = [keys.isdisjoint(map(key, texts)) for texts in zip(*self.columns.values(), strict=True)]
-        rows = np.flatnonzero(kept)
-        return dataclasses.replace(self._rows(rows), skipped=self.skipped + len(self) - len(rows))
+        return self._kept(kept)
 
     def without_false_negatives(self) -> Examples:
         """The rows of anchor, positive and negatives without a negative that is the anchor or a positive of it.
@@ -98,10 +105,14 @@ class Examples:
         positives: dict[str, set[str]] = {anchor: {anchor} for anchor in keys[0]}
         for anchor, positive in zip(*keys[:2], strict=True):
             positives[anchor].add(positive)
-        rows = [i for i, (anchor, _, *rest) in enumerate(zip(*keys, strict=True)) if positives[anchor].isdisjoint(rest)]
-        return dataclasses.replace(self._rows(np.array(rows, int)), skipped=self.skipped + len(self) - len(rows))
+        return self._kept([positives[anchor].isdisjoint(rest) for anchor, _, *rest in zip(*keys, strict=True)])
 
-    def _rows(self, rows: Int[np.ndarray, " m"]) -> Examples:
+    def _kept(self, kept: Sequence[bool]) -> Examples:
+        rows = np.flatnonzero(kept)
+        return dataclasses.replace(self.of(rows), skipped=self.skipped + len(self) - len(rows))
+
+    def of(self, rows: Int[np.ndarray, " m"]) -> Examples:
+        """Some of the rows, by their numbers."""
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
         return Examples(columns, None if self.label is None else self.label[rows], self.classes, self.skipped)
 
@@ -125,6 +136,22 @@ def nli_triplets(premises: Sequence[str], hypotheses: Sequence[str], labels: Int
     names = ("anchor", "positive", "negative")
     columns = {name: [triplet[place] for triplet in triplets] for place, name in enumerate(names)}
     return Examples(columns, skipped=int(np.count_nonzero(labels == 0)) - len(triplets))
+
+
+def nli_classes(labels: Collection[str]) -> tuple[str, ...]:
+    """The classes in the order of `LABELS` as these labels write them; none if they are other classes.
+
+    >>> nli_classes(["contradiction", "-"]), nli_classes(["2", "0"])
+    (('entailment', 'neutral', 'contradiction'), ('0', '1', '2'))
+    >>> nli_classes(["1", "0"])  # which may be any classes
+    ()
+    """
+    present = {*labels} - {*ABSENT}
+    if present and present <= {*LABELS}:
+        return LABELS
+    if "2" in present and present <= {*_NUMBERS}:
+        return _NUMBERS
+    return ()
 
 
 def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:

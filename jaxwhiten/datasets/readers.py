@@ -21,6 +21,7 @@ Rows = Iterator[tuple[int, Sequence[Any]]]  # the line and the values of each ro
 MISSING = object()  # the value of a key that a row lacks
 _DELIMITERS = ",;\t"  # spreadsheets of many countries write semicolons
 _BATCH = 1024  # rows of Parquet
+_BATCH_BYTES = 1 << 30  # of a column in them
 _CELL = 16 << 20  # characters of a cell of CSV; a quotation mark that is never closed may enclose so many
 csv.field_size_limit(max(csv.field_size_limit(), _CELL))
 
@@ -28,7 +29,7 @@ csv.field_size_limit(max(csv.field_size_limit(), _CELL))
 class Opened(NamedTuple):
     """A table that is read lazily, in one pass."""
 
-    header: Sequence[str]
+    header: Callable[[], Sequence[str]]
     cells: Callable[[Sequence[str]], Rows]  # takes the names of the columns to read
 
 
@@ -65,7 +66,7 @@ def delimited(path: Path, bad: BadRows, format: str) -> Opened:
             else:
                 bad(number, f"{len(row)} columns, expected {len(header)}")
 
-    return Opened(header, cells)
+    return Opened(lambda: header, cells)
 
 
 def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
@@ -101,24 +102,28 @@ def _csv_rows(lines: Iterator[str], delimiter: str, bad: BadRows) -> Iterator[tu
             yield number, row
 
 
-def json_lines(path: Path, bad: BadRows, whole: bool) -> Opened:
-    """A table of JSON objects, whose columns are the keys of the first one, or of all."""
-    objects = _objects(path, bad)
-    first = next(objects, None)
-    if first is None:
-        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
+def json_lines(path: Path, bad: BadRows) -> Opened:
+    """A table of JSON objects, whose columns are the keys of all of them."""
 
     def cells(names: Sequence[str]) -> Rows:
-        return ((line, [row.get(name, MISSING) for name in names]) for line, row in itertools.chain([first], objects))
+        return ((line, [row.get(name, MISSING) for name in names]) for line, row in _objects(path, bad))
 
-    return Opened(_keys(path, identity(path)) if whole else list(first[1]), cells)
+    def header() -> Sequence[str]:
+        keys = _keys(path, identity(path))
+        if not keys:
+            next(_objects(path, bad), None)  # raises the error of its first line
+        return keys
+
+    return Opened(header, cells)
 
 
 def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:
     """The objects of JSON lines, each with the number of its line."""
+    empty = True
     for number, line in numbered_lines(path, bad):
         if not line.strip():
             continue
+        empty = False
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -128,6 +133,8 @@ def _objects(path: Path, bad: BadRows) -> Iterator[tuple[int, Json]]:
             yield number, value
         else:
             bad(number, "not a JSON object (one object per line is expected)")
+    if empty:
+        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
 
 @lru_cache(maxsize=8)  # an entry point asks for them several times
@@ -150,19 +157,37 @@ def arrow(path: Path, format: str) -> Opened:
         with _batches(path, format, list(names)) as (_, batches):
             for batch in batches:
                 batch.validate(full=True)  # a damaged file has texts that are not UTF-8, or points beyond them
-                yield from zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+                yield from zip(*(_values(batch.column(name)).to_pylist() for name in names), strict=True)
 
-    return Opened(header, cells)
+    return Opened(lambda: header, cells)
+
+
+def _values(column: Any) -> Any:
+    """A column of a batch without its dictionary; ValueError if that would be large, since a small file can say so."""
+    dictionary = getattr(column, "dictionary", None)
+    if dictionary is None:
+        return column
+    if len(column) * dictionary.nbytes > _BATCH_BYTES:
+        pc = optional("pyarrow.compute", "data", "Reading Parquet")
+        lengths = pc.take(pc.binary_length(dictionary), column.indices)
+        if (pc.sum(lengths).as_py() or 0) > _BATCH_BYTES:
+            raise ValueError(f"{len(column)} rows contain more than {_BATCH_BYTES >> 20} MB of text: shorten its texts")
+    return column.dictionary_decode()
 
 
 @contextlib.contextmanager
 def _batches(path: Path, format: str, names: list[str] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """The schema and the batches of a file."""
+    """The schema and the batches of a file; columns of texts have the dictionary that they are stored with."""
     pa = optional("pyarrow", "data", "Reading Parquet and Arrow")
     kinds = (pa.ArrowException, OSError, ValueError, OverflowError)
     with turning(DataError, f"{path}: not a readable {format.capitalize()} file ({REASON}).", *kinds):
         if format == "parquet":
-            with optional("pyarrow.parquet", "data", "Reading Parquet").ParquetFile(path, buffer_size=1 << 20) as file:
+            parquet = optional("pyarrow.parquet", "data", "Reading Parquet")
+            facts = parquet.read_metadata(path)
+            stored = map(facts.schema.column, range(facts.num_columns))
+            texts = [column.path for column in stored if column.physical_type == "BYTE_ARRAY"]
+            coded = {*texts} & {*(names or ())}
+            with parquet.ParquetFile(path, metadata=facts, read_dictionary=coded, buffer_size=1 << 20) as file:
                 yield file.schema_arrow, file.iter_batches(_BATCH, columns=names)
             return
         with pa.OSFile(str(path)) as file:

@@ -67,12 +67,14 @@ class RetrievalData:
         present = set(self.documents)
         more = [text or "." for text in dict.fromkeys(as_texts(texts, "document"))]
         more = [text for text in more if text not in present]
-        return dataclasses.replace(self, documents=[*self.documents, *more])
+        missing = self.gold.ids >= len(self.documents)  # keep numbers that no document has
+        gold = self.gold._replace(ids=self.gold.ids + len(more) * missing)
+        return dataclasses.replace(self, documents=[*self.documents, *more], gold=gold)
 
     @property
     def only_relevant(self) -> bool:
         """Whether every document is relevant to a query, so that a search is easier than one of a whole corpus."""
-        return len(np.unique(self.gold.ids)) == len(self.documents)
+        return {*self.gold.ids.tolist()}.issuperset(range(len(self.documents)))
 
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""

@@ -13,7 +13,7 @@ from jaxwhiten.types import Bool, Int
 
 _PARTS = (8, 4, 2, 1)  # a group makes up at most one of so many parts of the held-out rows, if there are enough
 _KEPT = 0.5  # the least fraction of the rows to train on that a split may keep
-_ADVICE = "Pass --dev with scored pairs of other sentences, or hold out none with held_out=0."
+_ADVICE = "Hold out none with held_out=0, or score with pairs of other sentences (`dev`)."
 
 
 class Split(NamedTuple):

@@ -107,8 +107,7 @@ def bad_rows(source: PathLike | Table, skip: bool = False) -> BadRows:
     return BadRows(where_of(source), skip, unit=source.unit if isinstance(source, Table) else "line")
 
 
-def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, *, whole: bool = False) -> Opened:
-    """Opens a table; `whole` is for the keys of all JSON lines, instead of those of the first."""
+def _open(source: PathLike | Table, bad: BadRows, format: str | None = None) -> Opened:
     if isinstance(source, Table):
         return _in_memory(source)
     path = Path(source)
@@ -119,7 +118,7 @@ def _open(source: PathLike | Table, bad: BadRows, format: str | None = None, *, 
     if format in ("parquet", "arrow"):
         return arrow(path, format)
     if format == "jsonl":
-        return json_lines(path, bad, whole)
+        return json_lines(path, bad)
     return delimited(path, bad, format)
 
 
@@ -128,10 +127,10 @@ def _in_memory(table: Table) -> Opened:
         check_columns(table.path, list(table), names)
         return zip(table.lines.tolist(), zip(*map(table.__getitem__, names), strict=True), strict=True)
 
-    return Opened(list(table), cells)
+    return Opened(lambda: list(table), cells)
 
 
-def read_header(source: PathLike | Table, format: str | None = None, *, whole: bool = True) -> list[str]:
+def read_header(source: PathLike | Table, format: str | None = None) -> list[str]:
     """Column names of a table, from its first line; JSON lines: the keys of all objects.
 
     A row that lacks one of them is bad if that column is read.
@@ -142,9 +141,8 @@ def read_header(source: PathLike | Table, format: str | None = None, *, whole: b
     Args:
       source: As for `read_table`.
       format: The format of the file; by default that of its ending.
-      whole: Whether all JSON lines are read for their keys, or only the first.
     """
-    return list(_open(source, bad_rows(source), format, whole=whole).header)
+    return list(_open(source, bad_rows(source), format).header())
 
 
 def table_rows(
@@ -155,9 +153,8 @@ def table_rows(
 ) -> Rows:
     """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
     bad = bad or bad_rows(source)
-    joined = any("+" in column for column in columns)
-    opened = _open(source, bad, format, whole=joined)
-    groups = [parts_of(column, opened.header) for column in columns]
+    opened = _open(source, bad, format)
+    groups = [parts_of(column, opened.header()) if "+" in column else [column] for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     places = [[names.index(name) for name in group] for group in groups]
     for number, row in opened.cells(names):
@@ -178,8 +175,8 @@ def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator
 
     Dates and other values that JSON does not have are text.
     """
-    opened = _open(path, BadRows(path), format, whole=True)
-    check_columns(Path(path), opened.header, names)
+    opened = _open(path, BadRows(path), format)
+    check_columns(Path(path), opened.header(), names)
     for number, row in opened.cells(names):
         if any(isinstance(value, bytes) for value in row):
             raise DataError(f"{path}, line {number}: binary values cannot be metadata: keep other columns.")

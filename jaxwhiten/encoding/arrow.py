@@ -1,4 +1,4 @@
-"""Arrow tables of texts to tables of vectors, in which a row that is no text has an error."""
+"""Arrow tables of texts to tables of vectors, in which a row that is no text has an error, and to their moments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from jaxwhiten import io
-from jaxwhiten.arrays import column_of, vectors_of
+from jaxwhiten.arrays import as_floats, column_of, resolution, vectors_of
 from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder, encoder_of
@@ -19,6 +19,7 @@ from jaxwhiten.errors import DataError, NonFiniteError
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import Fields
 from jaxwhiten.vectors import with_space
+from jaxwhiten.whitening import Moments
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 
@@ -117,6 +118,19 @@ def vectors(table: Any, code: Code | None = None) -> np.ndarray:
     name = "vector" if code is None else "code"
     metadata = json.loads(table.schema.metadata[b"jaxwhiten"])
     return with_space(vectors_of(table[name]).view(metadata["dtype"]), Space.of(metadata["space"]), code)
+
+
+def sums(vectors: np.ndarray) -> Moments:
+    """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
+    floats = as_floats(vectors)
+    moments = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
+    moments.eps = max(moments.eps, resolution(floats.dtype))
+    return moments
+
+
+def of_column(batch: Any, column: str) -> Moments:
+    """The moments of the vectors in a column of an Arrow table, without null."""
+    return sums(vectors_of(batch[column]))
 
 
 def kept(id_column: str | None, keep: Sequence[str]) -> dict[str, str]:

@@ -23,7 +23,8 @@ import numpy as np
 from jaxwhiten import interrupts, io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, OutputError, warn
-from jaxwhiten.head.head import pooling_names
+from jaxwhiten.head.head import contents_in, pooling_names
+from jaxwhiten.models.folders import hashed
 from jaxwhiten.store import SQLite, replacing
 from jaxwhiten.terminal import counted, note
 from jaxwhiten.text import TextList, Texts, as_texts
@@ -41,6 +42,7 @@ T = TypeVar("T")
 VERSION = 2
 _SECONDS = 5.0  # between two writes: the most that a killed run loses
 _KIND = 0x6A775631  # the `application_id` of such a file
+_NAMES = ("model", "fingerprint", "head", "pooling", "prompts")  # fields of a space that are kept in another form
 
 
 class EmbeddingStore:
@@ -110,9 +112,11 @@ def space_key(view: View) -> Json:
     """Everything that the vectors of texts depend on but the texts; equal for equal vectors."""
     record = view.space.record()
     return {
-        **{name: value for name, value in record.items() if name not in ("model", "fingerprint", "prompts")},
+        **{name: value for name, value in record.items() if name not in _NAMES},
         "store_version": VERSION,
-        "encoder": record["fingerprint"],
+        "encoder": view.core.digest,
+        "steps": hashed(contents_in(view.head.steps, view.core.config)),
+        "form": repr(view.head.form.with_prompt("")),
         "dimension": view.dimension,
         "stored": np.dtype(view.head.dtype).str,
         "unit": view.unit,

@@ -214,7 +214,7 @@ def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: i
     vectors are stretched, so that Euclidean distances rank like cosines (`Quantizer.scanned`).
     """
     if size not in (None, code.nbytes):
-        raise InputError(f"{encoder.name}: its code has {code.nbytes} bytes: omit --bytes, or fit one of {size} bytes.")
+        raise InputError(f"{encoder.name}: its code has {code.nbytes} bytes: omit `bytes`, or fit one of {size} bytes.")
     raw = encoder.with_view(encoder.view.uncoded)
     quantizer = code.quantizer()
     matrix = np.asarray(quantizer.affine.matrix, np.float32)

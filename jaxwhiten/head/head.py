@@ -223,7 +223,7 @@ class Head:
         form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt)
         if isinstance(position[-1], AfterPrompt) and type(form) is TextForm:
             pooling = (*pooling[:-1], AfterPrompt(pooling[-1], position[-1].length))
-        if not (same := _facts(position, config) == _facts(pooling, config)):
+        if not (same := contents_in(position, config) == contents_in(pooling, config)):
             fitted = [i for i, step in enumerate(after) if isinstance(step, Whiten | Quantize)]
             if fitted:
                 omitted = " and ".join(after[i].words() for i in fitted)
@@ -299,11 +299,11 @@ def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
     return steps[:end], steps[end:]
 
 
-def _facts(pooling: Steps, config: EncoderConfig) -> list[Any]:
-    """The steps up to the pooling in a form that can be compared, however their layers are counted."""
-    mixes = [step.by_layer(config.num_layers) for step in pooling if isinstance(step, LayerMix)]
-    rest = tuple(step for step in pooling if not isinstance(step, LayerMix))
-    return [*filter(None, mixes), *Head("", rest).contents()]
+def contents_in(steps: Steps, config: EncoderConfig) -> list[bytes]:
+    """Steps and parameters as bytes, however the layers of the model are counted."""
+    mixes = [step.by_layer(config.num_layers) for step in steps if isinstance(step, LayerMix)]
+    rest = tuple(step for step in steps if not isinstance(step, LayerMix))
+    return [*(repr(mix).encode() for mix in mixes if mix), *Head("", rest).contents()]
 
 
 def before_code(steps: Steps) -> tuple[Steps, Quantize | None]:

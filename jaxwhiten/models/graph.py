@@ -32,7 +32,7 @@ TOKENS = {"input_ids": "length", "attention_mask": "length"}  # a graph's inputs
 class Graph:
     """The nodes and constants of a graph. Values are referred to by their names."""
 
-    def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "export"):
+    def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "cpu"):
         self._onnx = optional("onnx", extra, purpose)
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}

@@ -16,7 +16,6 @@ from typing import Any
 
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners.moments import of_column
 from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
 
@@ -80,7 +79,7 @@ class FitMoments(beam.CombineFn):
         return Moments()
 
     def add_input(self, total: Moments, batch: Any) -> Moments:
-        return total.merge(of_column(batch, self.column))
+        return total.merge(arrow.of_column(batch, self.column))
 
     def merge_accumulators(self, parts: Iterable[Moments]) -> Moments:
         return functools.reduce(Moments.merge, parts, Moments())

@@ -25,8 +25,7 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, check_name, optional, turning
-from jaxwhiten.runners.moments import sums
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, optional, turning
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.types import Fields, Json
 from jaxwhiten.vectors import with_space
@@ -220,7 +219,7 @@ class Parts:
         record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash, "moments": None}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            sums(arrow.vectors(table, encoder.view.head.code)).save(path, self.plan.provenance)
+            arrow.sums(arrow.vectors(table, encoder.view.head.code)).save(path, self.plan.provenance)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(table.drop_columns("error"), temporary)
@@ -291,7 +290,7 @@ class Parts:
                 io.check_sha256(path, record["moments"])
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
-            total.merge(sums(vectors))
+            total.merge(arrow.sums(vectors))
         total.provenance = self.plan.provenance
         return total
 
@@ -308,28 +307,26 @@ def embed_files(
     folder: io.PathLike,
     encoder: Encoder,
     *,
-    runner: str = "local",
-    workers: int = 2,
+    ray: int = 0,
     show_progress: bool | None = None,
     overwrite: bool = False,
     **options: Any,
 ) -> Json:
     """Embeds files into parts; a killed run resumes with the missing parts, unless they are to be overwritten.
 
-    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `options` are those of
+    `ray` is the number of Ray workers, each with a copy of the encoder; 0 for this process. `options` are those of
     `EmbedPlan.of`. Returns the numbers of rows written and of bad rows left out, and the plan's hash. DataError names
     file and line of a bad row; MismatchError names both hashes if the folder holds parts of another plan.
     """
-    check_name("runner", runner, ("local", "ray"))
     plan = EmbedPlan.of(encoder, list(sources), **options)
     if overwrite:
         _clear(Path(folder))
     parts = Parts(folder, plan)
     parts.begin(encoder)
-    if runner == "ray":
+    if ray:
         from jaxwhiten.runners.ray import write_parts
 
-        written = write_parts(parts, encoder, parts.missing(), workers)
+        written = write_parts(parts, encoder, parts.missing(), ray)
     else:
         written = (parts.write(encoder, chunk) for chunk in parts.missing())
     rows = bytes_read = 0

@@ -12,10 +12,11 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxwhiten.datasets.chunks import Chunk
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners.moments import as_bytes, from_bytes, of_column
 from jaxwhiten.space import Space
 from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
@@ -116,13 +117,17 @@ def fit(dataset: Any, column: str = "vector") -> Moments:
 
     class FitMoments(aggregate.AggregateFnV2[Any, Any]):
         def __init__(self) -> None:
-            super().__init__("moments", lambda: as_bytes(Moments()), on=None, ignore_nulls=True)
+            super().__init__("moments", lambda: Moments().packed().tobytes(), on=None, ignore_nulls=True)
 
         def aggregate_block(self, rows: Any) -> bytes:
-            return as_bytes(of_column(block.BlockAccessor.for_block(rows).to_arrow(), column))
+            return arrow.of_column(block.BlockAccessor.for_block(rows).to_arrow(), column).packed().tobytes()
 
         def combine(self, total: bytes, other: bytes) -> bytes:
-            return as_bytes(from_bytes(total).merge(from_bytes(other)))
+            return _unpacked(total).merge(_unpacked(other)).packed().tobytes()
 
     moments = dataset.select_columns([column]).aggregate(FitMoments())  # None for no rows
-    return from_bytes(moments["moments"]) if moments else Moments()
+    return _unpacked(moments["moments"]) if moments else Moments()
+
+
+def _unpacked(data: bytes) -> Moments:
+    return Moments.unpacked(np.frombuffer(data))

@@ -16,7 +16,6 @@ import numpy as np
 
 from jaxwhiten.arrays import column_of, vectors_of
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.runners.moments import as_bytes, from_bytes, of_column
 from jaxwhiten.whitening import Moments, Whitening
 
 
@@ -78,11 +77,11 @@ def fit(frame: Any, column: str = "vector", depth: int = 2) -> Moments:
     def fit_partition(partition: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        total = functools.reduce(Moments.merge, (of_column(batch, column) for batch in partition), Moments())
-        yield pa.RecordBatch.from_pydict({"moments": [as_bytes(total)]})
+        total = functools.reduce(Moments.merge, (arrow.of_column(batch, column) for batch in partition), Moments())
+        yield pa.RecordBatch.from_pydict({"moments": [total.packed().tobytes()]})
 
     parts = frame.select(column).mapInArrow(fit_partition, "moments binary").rdd
-    parts = parts.map(lambda row: from_bytes(bytes(row[0])))
+    parts = parts.map(lambda row: Moments.unpacked(np.frombuffer(row[0])))
     return parts.treeAggregate(Moments(), Moments.merge, Moments.merge, depth)
 
 

@@ -21,7 +21,7 @@ from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
-from jaxwhiten.options import DEFAULTS, SHRINKAGE, TrainingOptions
+from jaxwhiten.options import SHRINKAGE, TrainingOptions, WhiteningParameters
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.terminal import counted, say
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
@@ -259,7 +259,7 @@ def fit_options(encoder: Encoder) -> str:
     else:
         options = f" -k {encoder.view.uncoded.dimension}"
     options += "" if code is None else f" --bytes {code.nbytes}"
-    usual: Json = {"beta": (DEFAULTS["beta"],), "shrinkage": (SHRINKAGE,)}
+    usual: Json = {"beta": (WhiteningParameters.beta,), "shrinkage": (SHRINKAGE,)}
     # without it, vectors may be coded unchanged
     if code is None:
         usual["gamma"] = (0.25, 1.0)

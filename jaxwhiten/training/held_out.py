@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxwhiten.datasets import Pairs, RetrievalData, from_pairs
-from jaxwhiten.datasets.examples import Examples
-from jaxwhiten.datasets.nli import LABELS
+from jaxwhiten.datasets.examples import LABELS, Examples
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.datasets.columns import CLASS, SCORE, Columns, Kind, guess, roles, shown
-from jaxwhiten.datasets.examples import FLOAT32, Examples, examples_of, nli_triplets, text_examples
-from jaxwhiten.datasets.nli import ABSENT, LABELS, nli_classes
+from jaxwhiten.datasets.examples import (
+    ABSENT,
+    FLOAT32,
+    LABELS,
+    Examples,
+    examples_of,
+    nli_classes,
+    nli_triplets,
+    text_examples,
+)
 from jaxwhiten.datasets.splits import linked_groups
 from jaxwhiten.datasets.sts import NUMBER, check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table

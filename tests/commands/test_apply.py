@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Whitening, normalize
-from jaxwhiten.commands import apply
+from jaxwhiten.commands import encode
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def vectors():
 
 
 def test_blocks_give_what_the_whole_gives(run, whitening_file, vectors, tmp_path, monkeypatch):
-    monkeypatch.setattr(apply, "_BLOCK_BYTES", 10 * 32 * 4)
+    monkeypatch.setattr(encode, "_BLOCK_BYTES", 10 * 32 * 4)
     np.save(tmp_path / "v.npy", vectors)
     done = run("apply", whitening_file, tmp_path / "v.npy", "--output", tmp_path / "out.npy")
     assert (done.code, done.err) == (0, "")

@@ -22,18 +22,13 @@ def test_help_names_every_code(run):
 
 
 @pytest.mark.filterwarnings("always::jaxwhiten.whitening.whitening.WhiteningWarning")
-def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model, corpus, tmp_path):
-    out = tmp_path / "w.safetensors"
-    words = ["fit", corpus, "--model", tiny_model, "--pooling", "mean", "-o", out, "--overwrite", "--shrinkage", 0]
+def test_few_rows_are_shrunk_and_a_choice_is_said_with_its_reason(run, tiny_model, tmp_path):
     (tmp_path / "few.txt").write_text("\n".join(generated(150)))
-    words[1] = tmp_path / "few.txt"
-    (warning, chosen) = run(*words).err.splitlines()
-    start, most = warning.rsplit(" -k ", 1)
+    words = ["fit", tmp_path / "few.txt", "--model", tiny_model, "--pooling", "mean", "--overwrite"]
+    words += ["-o", tmp_path / "w.safetensors"]
+    (chosen,) = run(*words).err.splitlines()
     assert chosen.startswith("note: γ=1: the encoder is not fine-tuned for similarity (judged by its vectors)")
-    assert start.endswith(" rows, or keep at most " + most.rstrip(".") + " columns:")
-    assert run(*words, "-k", most.rstrip("."), "--gamma", 1).err == ""
-    (warning, _) = run(*words, "-k", int(most.rstrip(".")) + 1).err.splitlines()
-    assert "fewer than" in warning
+    assert run(*words, "--gamma", 1).err == ""
 
 
 @pytest.mark.usefixtures("no_advice")

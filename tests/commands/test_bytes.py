@@ -59,9 +59,9 @@ def test_fit_and_apply_read_codes_as_what_they_stand_for(run, codes, tmp_path):
 
 @pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
 def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, coded, backend, tmp_path):
-    done = run("index", codes, "-o", tmp_path / "idx", "--backend", backend)
-    assert done.code == 0, done.err
-    index, found = load_index(tmp_path / "idx"), open_vectors(str(codes))
+    found = open_vectors(str(codes))
+    build_index(found, backend, codes=found.code).save(tmp_path / "idx")
+    index = load_index(tmp_path / "idx")
     view = Encoder.from_pretrained(coded).view.uncoded
     vectors = view(corpus.read_text().split("\n")[:-1])
     same = build_index(vectors, backend, codes=found.code, space=view.space)

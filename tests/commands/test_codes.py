@@ -61,6 +61,22 @@ def test_shards_and_texts_are_whitened_alike(run, tiny_model, texts, tmp_path, t
     assert load_index(tmp_path / "index").whitening is None
 
 
+def test_shards_of_codes_become_an_index_of_them(run, tiny_model, texts, tmp_path):
+    pytest.importorskip("pyarrow")
+    small = ("--model", tmp_path / "small", "-o")
+    assert (
+        run("fit", tmp_path / "texts.txt", "--model", tiny_model, *MODEL, "--bytes", 8, *small[2:], small[1]).code == 0
+    )
+    assert run("embed", tmp_path / "texts.txt", *small, tmp_path / "emb").code == 0
+    assert run("index", tmp_path / "texts.txt", *small, tmp_path / "of-texts").code == 0
+    done = run("index", tmp_path / "emb", "-o", tmp_path / "of-codes")
+    assert (done.code, "400 texts, spectrum codes of 8 bytes" in done.out) == (0, True), done
+    of_texts, of_codes = (load_index(tmp_path / name).search(texts[7], k=3) for name in ("of-texts", "of-codes"))
+    assert [hit.id for hit in of_codes] == [f"texts.txt:{hit.id + 1}" for hit in of_texts]
+    assert [hit.score for hit in of_codes] == pytest.approx([hit.score for hit in of_texts], abs=1e-6)
+    assert run("index", tmp_path / "emb", "--bytes", 4, "-o", tmp_path / "other").code == 2
+
+
 def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model, texts, tmp_path):
     model, code_file = ("--model", tiny_model, *MODEL), tmp_path / "code.safetensors"
     assert run("fit", corpus, *model, "--bytes", 8, "--tuned", "-o", code_file).code == 0
@@ -74,9 +90,6 @@ def test_a_code_in_a_file_is_taken_where_a_whitening_is(run, corpus, tiny_model,
     assert (done.code, "400 codes of 8 bytes" in done.out) == (0, True)
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
     assert load_code(tmp_path / "a.npy.code.safetensors").affine.hash() == code.affine.hash()
-    done = run("index", tmp_path / "texts.txt", *model, "--whitening", code_file, "-o", tmp_path / "index")
-    assert done.code == 0, done.err
-    assert load_index(tmp_path / "index").codes["bytes"] == 8
     told = json.loads(run("inspect", code_file, "--json").out)
     assert (told["name"], told["bytes"], told["rows"], told["pooling"]) == ("spectrum", 8, 600, "mean")
     assert "bytes       8" in run("inspect", code_file).out

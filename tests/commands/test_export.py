@@ -56,8 +56,8 @@ def test_onnx(run, tiny_model, whitening_file, tmp_path, wanted, whitened):
     np.testing.assert_allclose(found[short], wanted[short], atol=1e-4)
 
 
-def test_the_card_has_the_scores(run, tiny_model, whitening_file, tmp_path):
-    words = ("--name", "my model", "--score", "STS-B test", 71.3, "--score", "a=b", 50, "--output", tmp_path / "out")
+def test_the_card_has_the_corpus(run, tiny_model, whitening_file, tmp_path):
+    words = ("--output", tmp_path / "out")
     done = run(
         "export",
         "--model",
@@ -71,5 +71,4 @@ def test_the_card_has_the_scores(run, tiny_model, whitening_file, tmp_path):
     )
     assert done.code == 0, done.err
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    for text in ("# my model", "| STS-B test | 71.30 |", "| a=b | 50.00 |", "600 rows of corpus.txt"):
-        assert text in card
+    assert "600 rows of corpus.txt" in card

@@ -107,7 +107,7 @@ def test_blank_lines_are_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        (Examples({"one": ["a"], "two": ["b"]}), "Cannot hold out 1 of 1 rows.*Pass --dev"),
+        (Examples({"one": ["a"], "two": ["b"]}), "Cannot hold out 1 of 1 rows.*Hold out none"),
         (Examples({"one": ["a", "b"]}), "at least two sentences"),
         (
             Examples({"one": ["a", "A"], "two": ["b", "c"]}, np.ones(2, np.float32)),

@@ -52,11 +52,17 @@ def test_a_folder_in_beirs_form(beir):
 
 
 def test_judged_documents_that_are_not_there_are_counted_and_never_found(beir):
-    (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td9\t1\n")
-    with pytest.warns(UserWarning, match=r"test.tsv: 1 judged documents are not in the corpus"):
+    (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td2\t1\n2\td9\t1\n2\td8\t1\n")
+    with pytest.warns(UserWarning, match=r"test.tsv: 2 judged documents are not in the corpus"):
         data = read_own(beir)
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert recalls(np.array([[0, 1, 2]]), data.gold).tolist() == [0.5]
+    more = data.with_corpus(["Rain.", "Snow."])
+    assert recalls(np.array([[0, 1, 2, 3, 4]]), more.gold).tolist() == [0.5]  # neither of them is the missing one
+    assert not data.with_gold().only_relevant
+    (beir / "corpus.jsonl").write_text('{"_id": "d1", "title": "Jays", "text": "are birds."}\n')
+    with pytest.warns(UserWarning, match=r"test.tsv: 3 judged"):
+        assert read_own(beir).only_relevant
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n9\td1\t1\n")
     with pytest.raises(DataError, match=r"test.tsv, line 2: the query '9' is not in"):
         read_own(beir)

@@ -84,6 +84,20 @@ def test_parquet_and_arrow(tmp_path):
         read_table(tmp_path / "a.arrow")
 
 
+def test_a_small_parquet_file_does_not_fill_the_memory(tmp_path):
+    """A text of 2 MB, written once, in each of 1000 rows."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1000, np.int32)), pa.array(["a " * 1_000_000]))
+    pq.write_table(
+        pa.table({"text": texts}), tmp_path / "a.parquet", compression="zstd", dictionary_pagesize_limit=1 << 30
+    )
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    with pytest.raises(DataError, match=r"a\.parquet: .*1000 rows contain more than 1024 MB of text"):
+        read_table(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": texts.slice(0, 3)}), tmp_path / "b.parquet")
+    assert [len(text) for text in read_table(tmp_path / "b.parquet")["text"]] == [2_000_000] * 3
+
+
 def test_columns_are_joined(tmp_path):
     path = write(tmp_path / "a.csv", "title,body,c+d\nA,plays,x\n,runs,y\n")
     rows = [(2, ["A\nplays", "x"]), (3, ["runs", "y"])]

@@ -121,10 +121,10 @@ def test_every_door(engine, shallow_model, pooled, tmp_path, monkeypatch, capsys
         same(encoder.encode(TEXTS, precision=precision).view(np.uint8), expected_bytes)
     assert [hits[0].id for hits in coded.index(TEXTS).search(TEXTS, k=1)] == [0, 1, 2]
     folder = coded.save(tmp_path / "coded")
-    monkeypatch.delenv("JAXWHITEN_ENGINE")
+    monkeypatch.setenv("JAXWHITEN_ENGINE", engine)
     out, texts = tmp_path / "vectors.npy", tmp_path / "texts.txt"
     texts.write_text("\n".join(TEXTS))
-    assert cli.main(["encode", str(texts), "--model", str(folder), "--engine", engine, "-o", str(out)]) == 0
+    assert cli.main(["encode", str(texts), "--model", str(folder), "-o", str(out)]) == 0
     same(np.load(out), expected)
 
 

@@ -19,7 +19,6 @@ from jaxwhiten.head import Dense, Normalize
 from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
 from jaxwhiten.runners import Parts, embed_files
-from jaxwhiten.runners.moments import as_bytes, from_bytes, sums
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.whitening import WhiteningWarning
 from tests.conftest import own_cache, slow_but
@@ -198,7 +197,7 @@ HOLED[4, 2] = np.ma.masked
     [
         lambda x: Whitening().fit(X).transform(x),
         lambda x: Moments().update(x),
-        lambda x: sums(x),
+        lambda x: arrow.sums(x),
         lambda x: make_code("int8").fit(X).encode(x),
         normalize,
         lambda x: build_index(X, "jax").search(x, 1),
@@ -234,7 +233,7 @@ def _filed(made, file):
 
 
 def _sent(x):
-    return from_bytes(as_bytes(sums(x)))
+    return Moments.unpacked(np.frombuffer(arrow.sums(x).packed().tobytes()))
 
 
 FITS = {

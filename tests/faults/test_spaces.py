@@ -219,10 +219,9 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
     w, docs, idx = (tmp_path / name for name in ("w.safetensors", "docs.txt", "docs.db"))
     assert run("fit", docs, "--model", there, "-o", w, "-k", 8, "--moments", tmp_path / "a.m").code == 0
     assert run("fit", docs, "--model", other, "--moments", tmp_path / "b.m").code == 0
-    assert run("index", docs, "--model", there, "--whitening", w, "-o", idx).code == 0
+    assert run("index", docs, "--model", there, "-o", idx).code == 0
     assert run("embed", docs, "--model", there, "-o", tmp_path / "parts").code == 0
     for words in (
-        "index {t}/docs.txt --model {b} --whitening {t}/w.safetensors -o {t}/other",
         "add {t}/docs.db {t}/new.txt --model {b}",
         "encode {t}/new.txt --model {b} --whitening {t}/w.safetensors -o {t}/e.npy",
         "export --model {b} --whitening {t}/w.safetensors -o {t}/exported",
