@@ -302,6 +302,7 @@ _EXTRAS = {
     "sentence_transformers": "parity",
     "sklearn": "test",
     "sqlite_vec": "databases",
+    "tensorflow_datasets": "eval",
     "torch": "parity",
     "uvicorn": "serve",
 }

@@ -4,7 +4,7 @@
     python -m train.cross --config configs/cross_quora.py --config.data.file=PAIRS --config.data.exclude=TEST
 
 Rows with classes are learnt by softmax, rows with scores by the cross-entropy of one sigmoid. The output folder holds
-the checkpoints, metrics.jsonl and, when the run is finished, results.json and `model/`: a folder
+the checkpoints, metrics.jsonl, loss.png and, when the run is finished, results.json and `model/`: a folder
 for `CrossEncoder.from_pretrained`, `jaxwhiten search --rerank` and sentence-transformers' CrossEncoder. SIGTERM
 saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
 """

@@ -3,7 +3,7 @@
     python -m train.mlm --config configs/mlm_small.py --config.data=TEXT
     python -m train.mlm --config configs/mlm_adapt.py --config.data=TEXT --config.model=FOLDER
 
-The output folder holds the checkpoints, metrics.jsonl, TensorBoard events and, when the run is finished,
+The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
 `AutoModelForMaskedLM`. SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same
 command resumes the run.

@@ -3,7 +3,7 @@
     python -m train.sbert --config configs/nli.py
     python -m train.sbert --config configs/stsb.py --config.batch_size=32 --config.output=runs/stsb-32
 
-The output folder holds the checkpoints, metrics.jsonl, TensorBoard events and, when the run is finished,
+The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers.
 SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import jaxwhiten
 from eval.data import protocol
 from eval.data.protocol import SAMPLE, STS_TASKS, data_folder
-from eval.data.remote import senteval_folder
 from eval.data.senteval import read_task
 from jaxwhiten.datasets import STSTask
 from jaxwhiten.errors import check_name
@@ -30,5 +29,11 @@ def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
     if task == SAMPLE:
         return jaxwhiten.load_sts(SAMPLE)
     check_name("STS task", task, (*STS_TASKS, SAMPLE))
-    folder = data_folder(data_dir) or senteval_folder(cache_dir("datasets", "downloads"))
-    return read_task(protocol.TASK_SPECS[task], folder)
+    if folder := data_folder(data_dir):
+        return read_task(protocol.TASK_SPECS[task], folder)
+
+    from eval.data import builders  # imports tensorflow-datasets, which takes seconds
+
+    builder = builders.make_builder(task, cache_dir("datasets", "prepared"))
+    builders.prepare(builder, cache_dir("datasets", "downloads"))
+    return builders.read_prepared(builder)

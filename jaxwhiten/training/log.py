@@ -1,4 +1,4 @@
-"""The log of a run: a progress bar, metrics as JSON lines, and TensorBoard events."""
+"""The log of a run: a progress bar, metrics as JSON lines, TensorBoard events, and the loss curve as a PNG."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxwhiten import io
 from jaxwhiten.bars import Progress
 from jaxwhiten.errors import FormatError, optional
@@ -19,6 +21,8 @@ from jaxwhiten.terminal import say
 from jaxwhiten.types import Fields
 
 METRICS_FILE = "metrics.jsonl"
+PLOT_FILE = "loss.png"
+_PLOTTING = ("train", "Plotting a training run")
 
 
 class Log:
@@ -38,6 +42,7 @@ class Log:
         if is_writer():
             with hidden("torch"):  # tensorboardX would import it if it is installed, and double the start-up time
                 summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
+            optional("matplotlib", *_PLOTTING)  # an error now, not at the end of the run
             self._path = path = Path(folder) / METRICS_FILE
             earlier = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
             io.write_text(path, "".join(json.dumps(row) + "\n" for row in earlier))
@@ -116,3 +121,42 @@ def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
         with contextlib.suppress(FormatError):
             rows.append(io.parse_json(line, dict[str, int | float | None], path))
     return rows
+
+
+def plot_run(folder: io.PathLike) -> Path | None:
+    """Plots the scores of a run above its loss with a running mean, as a PNG in its folder; None for single points."""
+    rows = read_metrics(folder)
+    names = dict.fromkeys(name for row in rows if "loss" not in row for name in row if name != "step")
+    curves = {
+        name: np.array([(row["step"], row[name]) for row in rows if row.get(name) is not None])
+        for name in ("loss", *names)
+    }
+    panels: dict[str, list[str]] = {}
+    for name in (name for name, points in curves.items() if len(points) > 1):
+        panels.setdefault("loss" if name.endswith("loss") else "score", []).append(name)
+    if not panels:
+        return None
+    new_figure = optional("matplotlib.figure", *_PLOTTING, "matplotlib").Figure
+    figure = new_figure(figsize=(8, 1.2 + 2.6 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    for axis, (kind, names_of_kind) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
+        for name in names_of_kind:
+            points = curves[name]
+            window = len(curves[name]) // 20 if name == "loss" else 0
+            [line] = axis.plot(*points.T, color=f"C{list(curves).index(name)}", label=name)
+            if name == "loss":
+                line.set(lw=0.8, alpha=0.4)
+            else:
+                line.set(marker="o", ms=4)
+            if window > 2:
+                smooth = np.convolve(points[:, 1], np.full(window, 1 / window), mode="valid")
+                axis.plot(points[window - 1 :, 0], smooth, color="C0", lw=1.6, label=f"mean of {window} steps")
+        axis.set_ylabel(kind)
+        axis.grid(color="#e3e3e3", lw=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("step")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    path = Path(folder) / PLOT_FILE
+    with io.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    return path

@@ -22,7 +22,7 @@ from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_wr
 from jaxwhiten.runtime.hardware import free_memory, keep_compiled
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
-from jaxwhiten.training.log import Log
+from jaxwhiten.training.log import Log, plot_run
 from jaxwhiten.training.plan import Plan
 from jaxwhiten.training.step import (
     Evaluate,
@@ -59,7 +59,7 @@ def run_plan(
     unit: tuple[str, int] = ("sentences", 1),
     overwrite: bool = False,
 ) -> Trained:
-    """Trains `options.steps` steps, resuming from the folder's latest checkpoint if there is one.
+    """Trains `options.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
     A checkpoint is written after every evaluation, every `save_every` steps, at the end, and when SIGTERM or the first
     Ctrl-C asks the run to stop. A checkpoint in progress is finished even if the run fails. `evaluate` is also called
@@ -159,6 +159,8 @@ def run_plan(
         finally:
             log.close()
         checkpoints.close()
+        if is_writer():
+            plot_run(folder)
         if signal.SIGINT in stopped:
             raise KeyboardInterrupt
         return Trained(jax.device_get(state.params), int(state.step), number >= steps)

@@ -17,7 +17,7 @@ import pytest
 from jaxwhiten.errors import NonFiniteError, OutputError
 from jaxwhiten.training import loop
 from jaxwhiten.training.checkpoint import Checkpoints
-from jaxwhiten.training.log import Log, read_metrics
+from jaxwhiten.training.log import Log, plot_run, read_metrics
 from jaxwhiten.training.loop import run_plan
 from jaxwhiten.training.plan import Plan
 from jaxwhiten.training.step import create_state, data_mesh, schedule
@@ -66,6 +66,7 @@ def test_files_and_scores(tmp_path):
     best = max(list(scores)[1:], key=scores.get)
     assert trained.step == best
     assert toy.evaluate(trained.params)["toy dev"] == pytest.approx(scores[best], abs=1e-4)
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert list((tmp_path / "tensorboard").iterdir())
 
 
@@ -235,3 +236,6 @@ def test_rates_and_bar(tmp_path, capsys):
     assert "step 2: dev 81.23" in shown
     rows = read_metrics(tmp_path)
     assert rows[0]["sentences_per_second"] > 0
+    assert plot_run(tmp_path).is_file()
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 1, "dev": 81.0}\n')
+    assert plot_run(tmp_path) is None

@@ -1,5 +1,7 @@
-"""Downloads end to end: an archive on loopback, the folder in the cache, pairs."""
+"""The builders end to end: loopback archive, prepared records, pairs. TensorFlow is never imported."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -8,7 +10,12 @@ from eval.data import STS_TASKS, load_nli, load_sts
 from jaxwhiten.errors import DataError, DataNotFoundError
 from tests.eval.data.conftest import make_allnli, make_tar
 
-pytest.importorskip("requests")
+pytest.importorskip("tensorflow_datasets")
+pytest.importorskip("array_record")
+
+
+# tensorflow-datasets leaves files of its own open until they are collected.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 
 @pytest.fixture
@@ -59,9 +66,24 @@ def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path
         load_nli(tmp_path / "empty")
 
 
-def test_a_damaged_download_is_named(served, no_data):
+def test_damaged_prepared_data_names_the_folder(served, no_data):
     load_sts("STS13")
-    (path,) = no_data.rglob("STS.gs.FNWN.txt")
-    path.write_bytes(path.read_bytes()[:10])
-    with pytest.raises(DataError, match="FNWN"):
+    (path,) = no_data.rglob("sts-test.array_record*")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"STS13/1.0.0: the prepared data of STS13 is damaged .*Delete this folder"):
         load_sts("STS13")
+
+
+def test_tensorflow_is_not_imported(real_data):
+    """In a fresh interpreter; and tensorflow-datasets only once it is needed."""
+    code = f"""
+import sys
+from eval.data import load_sts
+load_sts("STS-B", {str(real_data)!r})
+assert not {{"tensorflow_datasets", "requests"}} & set(sys.modules)
+from eval.data import builders
+assert "tensorflow" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
