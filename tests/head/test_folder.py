@@ -141,14 +141,6 @@ def test_weighted_layers(write, handed_out):
     assert encoder.view.head.name == ("auto" if handed_out else "mean")
 
 
-def test_default_prompt_and_lower_case(write):
-    settings = {"prompts": {"query": "Query with words: ", "passage": ""}, "default_prompt_name": "query"}
-    folder = write(("Pooling", pooling("mean_tokens")), settings=settings, do_lower_case=True, max_length=20)
-    encoder = assert_equals_sentence_transformers(folder)
-    assert encoder.max_length == 20
-    assert encoder.view.head.name == "auto"
-
-
 def test_a_folder_that_sentence_transformers_saves(write, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     folder = write(
