@@ -1,24 +1,21 @@
 """Naming one thing changes one thing: a named pooling keeps the folder's other steps, its prompts and its length."""
 
 import json
-import random
 import warnings
 
 import numpy as np
 import pytest
 
-from configs import codes, quora, retrieval, sts
-from eval.common import load_encoder
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
-from jaxwhiten.encoding import EmbeddingStore, PoolingWarning
+from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.encoding.arrow import loaded_again
 from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.head import Dense, Normalize, Truncate
 from jaxwhiten.models import StaticEncoder
-from jaxwhiten.search import build_index, load_index, search_text
 from tests.conftest import slow_but
+from tests.text.test_classes import update
 from tests.tiny import SENTENCES, write_cross_encoder, write_tokenizer
 
 LONGEST = 9  # the sentences have up to 30 tokens
@@ -34,8 +31,7 @@ def folder(tiny_model, tmp_path_factory):
     how = {"prompts": PROMPTS, "default_prompt_name": "topic", "max_length": LONGEST}
     encoder = Encoder.from_pretrained(tiny_model, pooling="cls", device="cpu:0", **how)
     encoder.with_view(encoder.view.then(DENSE, Normalize())).save(out)
-    settings = json.loads((out / "tokenizer_config.json").read_text())
-    (out / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
+    update(out / "tokenizer_config.json", truncation_side="left")
     return out
 
 
@@ -69,29 +65,13 @@ def by_the_shell(folder, pooling, tmp_path):
     return np.load(tmp_path / "out.npy")
 
 
-def by_an_index(folder, pooling, tmp_path):
-    encoder = read(folder, pooling=pooling)
-    build_index(encoder.encode(SENTENCES), "jax", space=encoder.view.space).save(tmp_path / "index")
-    index = load_index(tmp_path / "index")
-    first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, index.views))
-    third = index.search(SENTENCES[0], 1)[0]
-    assert first.id == second.id == third.id
-    assert [first.score, second.score] == pytest.approx([third.score] * 2, abs=1e-6)
-    return index.views.documents.with_prompt(PROMPTS["topic"])(SENTENCES)
-
-
 DOORS = {
     "from_pretrained": lambda folder, pooling, path: read(folder, pooling=pooling).encode(SENTENCES),
     "with_pooling": lambda folder, pooling, path: read(folder).with_pooling(pooling).encode(SENTENCES),
     "encode": lambda folder, pooling, path: read(folder).encode(SENTENCES, pooling=["auto", pooling])[pooling],
-    "encode_stream": lambda folder, pooling, path: np.concatenate(
-        list(read(folder).encode_stream(SENTENCES, pooling=pooling, block_size=4))
-    ),
-    "store": lambda folder, pooling, path: EmbeddingStore(path).encode(read(folder), SENTENCES, pooling=pooling),
     "worker": lambda folder, pooling, path: loaded_again(read(folder, pooling=pooling).view.space).encode(SENTENCES),
     "saved": lambda folder, pooling, path: read(read(folder, pooling=pooling).save(path / "saved")).encode(SENTENCES),
     "command": by_the_shell,
-    "index": by_an_index,
 }
 
 
@@ -152,16 +132,11 @@ def test_layers_may_be_counted_from_either_end(tiny_model, tmp_path):
 
 def lengths(folder, tiny_model, tmp_path):
     """The maximum length that each door reads by default, and the length that belongs there."""
-    config = retrieval.get_config()
-    config.model = str(folder)
     yield "auto", read(folder), LONGEST
     yield "named", read(folder, pooling="mean"), LONGEST
     yield "bare", read(folder, pooling="mean", bare=True), LONGEST
-    yield "eval", load_encoder(config, "mean"), LONGEST
-    (tmp_path / "tokenizer").mkdir()
     write_tokenizer(tmp_path / "tokenizer")
-    settings = tmp_path / "tokenizer" / "tokenizer_config.json"
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 33}))
+    update(tmp_path / "tokenizer" / "tokenizer_config.json", model_max_length=33)
     model = read(tiny_model, pooling="mean").module
     yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
     yield "saved", read(Encoder(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
@@ -177,17 +152,3 @@ def lengths(folder, tiny_model, tmp_path):
 def test_the_folders_length_is_the_default(folder, tiny_model, tmp_path):
     for door, found, longest in lengths(folder, tiny_model, tmp_path):
         assert found.max_length == longest, door
-    for config, longest in ((sts, 64), (quora, 64), (retrieval, 0), (codes, 0)):
-        assert config.get_config().max_length == longest, config.__name__
-
-
-def test_a_static_encoder_reads_long_texts_to_their_end(tiny_model, tmp_path):
-    table = RNG.normal(size=(200, 8)).astype(np.float32)
-    static = Encoder(StaticEncoder(table), tiny_model, max_length=1 << 20)
-    text = " ".join(random.Random(0).choices(SENTENCES[0].split() + SENTENCES[3].split(), k=900))
-    again = read(static.save(tmp_path / "static"))
-    np.testing.assert_allclose(again.encode([text]), static.encode([text]), atol=1e-6)
-    assert np.abs(again.encode([text[: len(text) // 2]]) - again.encode([text])).max() > 1e-3
-    peer = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    theirs = peer.SentenceTransformer(str(tmp_path / "static"), device="cpu").encode([text])
-    np.testing.assert_allclose(again.encode([text]), theirs, atol=1e-5)

@@ -15,6 +15,7 @@ from jaxwhiten.head import Head, Mean
 from jaxwhiten.head.pooling import MODES, Concat, Pooler
 from jaxwhiten.models import load_model
 from jaxwhiten.views.stream import Run
+from tests.encoding.test_folder_settings import as_sentence_transformer
 from tests.sentences import generated
 from tests.tiny import SENTENCES
 
@@ -77,13 +78,9 @@ ORDERS = [*itertools.permutations(("cls", "mean", "max")), ("mean", "mean"), ("l
 @pytest.mark.parametrize("include_prompt", [True, False])
 @pytest.mark.parametrize("order", ORDERS, ids="+".join)
 def test_poolings_are_concatenated_in_the_order_of_the_folder(tiny_model, tmp_path, order, include_prompt):
-    folder = shutil.copytree(tiny_model, tmp_path / "model")
-    (folder / "1_Pooling").mkdir()
+    folder = as_sentence_transformer(shutil.copytree(tiny_model, tmp_path / "model"))
     config = {"embedding_dimension": 32, "pooling_mode": list(order), "include_prompt": include_prompt}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
-    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
-    (folder / "modules.json").write_text(json.dumps(modules))
     encoder = Encoder.from_pretrained(folder, max_length=32, prompts={"query": "Music: "}, default_prompt_name="query")
     expected = encoder.encode(SENTENCES[:3])
     saved = encoder.save(tmp_path / "saved")

@@ -149,13 +149,6 @@ def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
         assert np.abs(before[name][one] - after[name][one]).max() > 1e-3
 
 
-def test_bfloat16_is_near_float32(tiny_model, encoders):
-    shared = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, dtype="bfloat16")
-    shared.view.core.engine.layout.share_rows = True
-    found, expected = shared.encode(TEXTS[:60]), encoders[0].encode(TEXTS[:60])
-    assert np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
-
-
 def test_positions_begin_anew_in_every_segment():
     segments = Segments.of(jnp.array([[3, 2, 0], [8, 0, 0]]), 8)
     np.testing.assert_array_equal(segments.number, [[0, 0, 0, 1, 1, 3, 3, 3], [0] * 8])

@@ -24,6 +24,7 @@ from jaxwhiten.head import (
     Whiten,
     facts,
     lasting,
+    leaves,
     step,
 )
 from jaxwhiten.head.pooling import Cls, Concat
@@ -69,9 +70,11 @@ def test_steps_that_differ_share_no_program(name):
     texts = {lasting(facts(each)) for each in steps}
     assert texts == {None} if name == "of others" else len(texts) == len(steps)
     for each in steps:
-        leaves, structure = jax.tree.flatten(each)
+        named, structure = jax.tree.flatten_with_path(each)
+        assert [path for path, _ in leaves(each)] == [jax.tree_util.keystr(path) for path, _ in named]
+        assert all(a is b for (_, a), (_, b) in zip(leaves(each), named, strict=True))
         assert facts(jax.device_put(each)) == facts(each)  # on a device, where records are gone
-        assert facts(jax.tree.unflatten(structure, leaves)) == facts(each)
+        assert facts(jax.tree.unflatten(structure, [leaf for _, leaf in named])) == facts(each)
         by_shape = [jax.tree.structure(other) == structure for other in steps]
         assert sum(by_shape) == 1 or name == "dense"  # whose dtype is not part of it
 

@@ -1,7 +1,5 @@
 """The un-tuned encoder that ships with the package: whole, small, found by name offline, and better when whitened."""
 
-import json
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -68,8 +66,3 @@ def test_whitening_raises_the_score_of_the_sample():
         return sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
 
     assert score(whitened) > score(x) + 1
-
-
-def test_the_config_is_transformers_own():
-    raw = json.loads((resolve_folder(NAME) / "config.json").read_text())
-    assert (raw["model_type"], raw["architectures"], raw["hidden_size"]) == ("bert", ["BertForMaskedLM"], 256)
