@@ -67,27 +67,6 @@ def test_the_example_is_ours():
     np.testing.assert_allclose(code.scores([example["query"]], codes)[0], example["scores"], atol=1e-4)
 
 
-DATABASES = {"duckdb": (2, "found"), "polars": (3, "best.rows()")}
-
-
-@pytest.mark.parametrize("name", DATABASES)
-def test_a_database_scores_codes_as_we_do(name, saved, tmp_path, monkeypatch):
-    pytest.importorskip(name)
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.chdir(tmp_path)
-    _, code, codes = saved
-    column = pa.FixedSizeListArray.from_arrays(codes.ravel(), codes.shape[1])
-    pq.write_table(pa.table({"id": range(len(codes)), "code": column}), "codes.parquet")
-    products, squares = code.tables(ROWS[:1])
-    space = {"products": products, "squares": squares}
-    block, result = DATABASES[name]
-    exec(PYTHON[block], space)
-    ids, scores = zip(*eval(result, space), strict=True)
-    expected = code.scores(ROWS[:1], codes)[0]
-    np.testing.assert_allclose(scores, expected[list(ids)], atol=1e-5)
-    np.testing.assert_allclose(scores, -np.sort(-expected)[:10], atol=1e-5)
-
-
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
 def test_the_page_scores_queries_as_an_index_does(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")

@@ -28,11 +28,14 @@ TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 TEMPLATE = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
 
 
-def as_sentence_transformer(folder, path=""):
-    """Adds the list of modules, and mean pooling."""
-    kinds = {"Transformer": path, "Pooling": "1_Pooling"}
-    rows = [{"idx": 0, "name": k, "path": v, "type": f"sentence_transformers.models.{k}"} for k, v in kinds.items()]
-    (folder / "modules.json").write_text(json.dumps(rows))
+def as_sentence_transformer(folder, path="", *kinds):
+    """Adds the list of modules, by default mean pooling alone."""
+    rows = [("Transformer", path), *((kind, f"{i}_{kind}") for i, kind in enumerate(kinds or ("Pooling",), start=1))]
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for kind, path in rows]
+    modules = [{"idx": number, "name": str(number)} | module for number, module in enumerate(modules)]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    for _, place in rows[1:]:
+        (folder / place).mkdir(exist_ok=True)
     update(folder / "1_Pooling" / "config.json", word_embedding_dimension=32, pooling_mode_mean_tokens=True)
     return folder
 
@@ -264,9 +267,11 @@ SIZES = {"num_layers": 1, "vocab_size": 340, "initializer_range": 0.2, "pad_toke
 )
 def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, name, settings):
     """Families that count positions from the padding id, with a tokenizer of their class."""
-    folder = write_tokenizer(tmp_path / "model", name)
     config = {**FAMILIES["roberta" if family == "xlm-roberta" else family], **SIZES, "model_type": family}
+    folder = tmp_path / "model"
     save_model(init_model(tiny_config(**config), seed=0), folder)
+    for file in ("tokenizer.json", TOKENIZER):
+        shutil.copy(write_tokenizer(tmp_path / file, name) / file, folder / file)
     update(as_sentence_transformer(folder) / TOKENIZER, model_max_length=60, **settings)
     encoder = Encoder.from_pretrained(folder, engine="jax")
     texts = [*TEXTS, "<s> Text <pad> Text </s> Text <unk> Text <mask>", "<pad>", "run <pad> <pad> two"]

@@ -6,17 +6,16 @@ import warnings
 import numpy as np
 import pytest
 
-from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, normalize
+from jaxwhiten import Encoder, Moments, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.encoding.arrow import loaded_again
 from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.head import Dense, Normalize, Truncate
-from jaxwhiten.models import StaticEncoder
 from tests.conftest import slow_but
 from tests.text.test_classes import update
-from tests.tiny import SENTENCES, write_cross_encoder, write_tokenizer
+from tests.tiny import SENTENCES, write_tokenizer
 
 LONGEST = 9  # the sentences have up to 30 tokens
 PROMPTS = {"query": "Music: ", "document": "", "topic": "Two dogs "}
@@ -140,13 +139,6 @@ def lengths(folder, tiny_model, tmp_path):
     model = read(tiny_model, pooling="mean").module
     yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
     yield "saved", read(Encoder(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
-    yield "cross", CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "cross"), device="cpu:0").tokenizer, 48
-    static = Encoder(StaticEncoder(RNG.normal(size=(200, 8)).astype(np.float32)), tmp_path / "tokenizer", max_length=7)
-    yield "static", read(static.save(tmp_path / "static")), 7
-    raw = json.loads((tmp_path / "static" / "config.json").read_text())
-    del raw["max_length"]
-    (tmp_path / "static" / "config.json").write_text(json.dumps(raw))
-    yield "static without a limit", read(tmp_path / "static"), 1 << 20
 
 
 def test_the_folders_length_is_the_default(folder, tiny_model, tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import json
 import shutil
 
 import numpy as np
@@ -15,6 +14,8 @@ from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import search_text
+from tests.encoding.test_folder_settings import as_sentence_transformer
+from tests.text.test_classes import update
 from tests.tiny import SENTENCES
 
 MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
@@ -24,19 +25,12 @@ PROMPTS = {"query": "Music or water: ", "passage": "salt. ", "topic": "Two dogs"
 
 def write_folder(tiny_model, folder, settings, *modes, normalize=False, **pooling):
     """A sentence-transformers folder with these settings."""
-    folder = shutil.copytree(tiny_model, folder)
     kinds = ["Pooling", *["Normalize"] * normalize]
-    rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
-    for number, kind in enumerate(kinds, start=1):
-        path = f"{number}_{kind}"
-        (folder / path).mkdir()
-        rows.append({"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"})
+    folder = as_sentence_transformer(shutil.copytree(tiny_model, folder), "", *kinds)
     known = {f"pooling_mode_{mode}": mode in (modes or ("mean_tokens",)) for mode in MODES}
-    config = {"word_embedding_dimension": 32, **known, **pooling}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    (folder / "modules.json").write_text(json.dumps(rows))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24}))
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    update(folder / "1_Pooling" / "config.json", **known, **pooling)
+    update(folder / "sentence_bert_config.json", max_seq_length=24)
+    update(folder / "config_sentence_transformers.json", **settings)
     return folder
 
 

@@ -34,7 +34,7 @@ ASKED = {
 @pytest.mark.parametrize("asked", ASKED)
 def test_views_that_were_asked_for_are_not_kept(encoder, asked):
     view, before = encoder.view, views()
-    for number in range(300):
+    for number in range(100):
         ASKED[asked](view, number)
     assert views() <= before + 1
 
@@ -42,7 +42,7 @@ def test_views_that_were_asked_for_are_not_kept(encoder, asked):
 def test_prompts_of_encode_are_not_kept(encoder):
     encoder.encode(SENTENCES[0], prompt="0: ")
     before = views()
-    for number in range(50):
+    for number in range(20):
         encoder.encode(SENTENCES[0], prompt=f"{number}: ")
     assert views() <= before + 1
 

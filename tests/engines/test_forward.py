@@ -1,6 +1,5 @@
 """The compiled program on one CPU device, where batches run side by side in threads."""
 
-import threading
 from types import SimpleNamespace
 
 import jax
@@ -50,21 +49,6 @@ def test_few_sentences_take_no_thread_and_have_the_same_vectors(on_one_device, m
         np.testing.assert_array_equal(on_one_device.encode(TEXTS[:n]), streamed[n])
     monkeypatch.undo()
     np.testing.assert_array_equal(on_one_device.encode(TEXTS), streamed[200])
-
-
-def test_one_encoder_serves_eight_threads(on_one_device):
-    expected, found, callers = on_one_device.encode(TEXTS[:32]), {}, 8
-
-    def ask(first):
-        for number in range(first, 32, callers):
-            found[number] = on_one_device.encode(TEXTS[number])
-
-    threads = [threading.Thread(target=ask, args=(first,)) for first in range(callers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    np.testing.assert_allclose(np.stack([found[number] for number in range(32)]), expected, atol=1e-5)
 
 
 def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines import batching, forward
-from jaxwhiten.engines.batching import Layout, RowBatch
-from jaxwhiten.engines.forward import JAXEngine
+from jaxwhiten.engines.batching import Layout
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds
@@ -19,7 +18,6 @@ from tests.tiny import write_model
 pytestmark = pytest.mark.devices
 
 TEXTS = generated(150)
-POOLINGS = ("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens", "pooler", "layers:1+2")
 
 
 @settings(max_examples=200, deadline=None)
@@ -94,23 +92,6 @@ def encoders(tiny_model):
     shared.view.core.engine.layout.share_rows = True
     shared.view.core.engine.layout.token_budget = 8 * 512
     return packed, shared
-
-
-@pytest.mark.slow
-def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch):
-    packed, shared = encoders
-    layouts, start = set(), JAXEngine.start
-    monkeypatch.setattr(
-        JAXEngine,
-        "start",
-        lambda self, batch, *rest, **how: layouts.add(type(batch)) or start(self, batch, *rest, **how),
-    )
-    names = list(POOLINGS)
-    found = shared.encode(TEXTS, pooling=names)
-    assert layouts == {RowBatch}
-    expected = packed.encode(TEXTS, pooling=names)
-    for name in names:
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow

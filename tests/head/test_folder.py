@@ -162,15 +162,17 @@ def test_the_real_model_with_its_normalize(minilm):
 
 def test_the_fingerprint_follows_the_head(write):
     folder = write(("Pooling", pooling("mean_tokens")), ("Dense", dense(32, 6), tensors(32, 6)))
-    first = Encoder.from_pretrained(folder, pooling="auto").view.fingerprint
-    assert Encoder.from_pretrained(folder, pooling="auto").view.fingerprint == first
-    assert Encoder.from_pretrained(folder, pooling="mean").view.fingerprint == first
-    assert Encoder.from_pretrained(folder, pooling="cls").view.fingerprint != first
-    assert Encoder.from_pretrained(folder, pooling="mean", bare=True).view.fingerprint != first
+
+    def fingerprint(**how):
+        return Encoder.from_pretrained(folder, **{"pooling": "auto"} | how).view.fingerprint
+
+    first = fingerprint()
+    assert first == fingerprint() == fingerprint(pooling="mean")
+    others = [fingerprint(pooling="cls"), fingerprint(pooling="mean", bare=True)]
     save_file(tensors(32, 6, seed=1), folder / "2_Dense" / "model.safetensors")
-    second = Encoder.from_pretrained(folder, pooling="auto").view.fingerprint
+    others.append(fingerprint())
     write_json(folder / "2_Dense" / "config.json", dense(32, 6, "torch.nn.modules.activation.ReLU"))
-    assert len({first, second, Encoder.from_pretrained(folder, pooling="auto").view.fingerprint}) == 3
+    assert len({first, *others, fingerprint()}) == 5
 
 
 def test_bfloat16_keeps_the_head_in_float32(write):

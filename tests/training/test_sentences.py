@@ -49,9 +49,9 @@ def still_model(tmp_path_factory):
 class Setup:
     """Everything up to the step for an objective on a model folder."""
 
-    def __init__(self, folder, name, *, pooling="mean", rows=16, dtype="float32", remat=False, **settings):
+    def __init__(self, folder, name, *, pooling="mean", rows=16, dtype="float32", **settings):
         self.texts, self.labels = make_rows(name, rows)
-        model, config, _ = load_model(folder, dtype=dtype, remat=remat)
+        model, config, _ = load_model(folder, dtype=dtype)
         encoder, self.rebuild = split_encoder(model, pooling)
         head = losses.init_classifier(jax.random.key(1), config.hidden_size, 3) if name == "softmax" else {}
         self.params = {"encoder": encoder, "head": head}
@@ -171,14 +171,6 @@ def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(
 
 
 # --- devices and memory ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_remat_changes_nothing(shallow_model):
-    mesh = ONE_DEVICE
-    plain = Setup(shallow_model, "cosine").run(mesh)
-    remat = Setup(shallow_model, "cosine", remat=True).run(mesh)
-    np.testing.assert_allclose(remat, plain, atol=1e-5)
 
 
 @pytest.mark.slow
