@@ -28,14 +28,11 @@ TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 TEMPLATE = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
 
 
-def as_sentence_transformer(folder, path="", *kinds):
-    """Adds the list of modules, by default mean pooling alone."""
-    rows = [("Transformer", path), *((kind, f"{i}_{kind}") for i, kind in enumerate(kinds or ("Pooling",), start=1))]
-    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for kind, path in rows]
-    modules = [{"idx": number, "name": str(number)} | module for number, module in enumerate(modules)]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    for _, place in rows[1:]:
-        (folder / place).mkdir(exist_ok=True)
+def as_sentence_transformer(folder, path=""):
+    """Adds the list of modules, and mean pooling."""
+    kinds = {"Transformer": path, "Pooling": "1_Pooling"}
+    rows = [{"idx": 0, "name": k, "path": v, "type": f"sentence_transformers.models.{k}"} for k, v in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(rows))
     update(folder / "1_Pooling" / "config.json", word_embedding_dimension=32, pooling_mode_mean_tokens=True)
     return folder
 
@@ -93,12 +90,9 @@ APPLIED = {
     ),
     "tokenizer: lower case": lambda f: cased(f, do_lower_case=True),
     "tokenizer: no lower case": lambda f: update(f / TOKENIZER, do_lower_case=False),
-    "tokenizer: accents": lambda f: update(f / TOKENIZER, strip_accents=False),
-    "tokenizer: Chinese": lambda f: update(f / TOKENIZER, tokenize_chinese_chars=False),
     "tokenizer: a class that keeps its rules": lambda f: cased(
         f, do_lower_case=True, tokenizer_class="PreTrainedTokenizerFast"
     ),
-    "two files that disagree": lambda f: (cased(f), update(f / BERT, do_lower_case=True)),
     "tokenizer_args": lambda f: (
         cased(f),
         update(f / BERT, max_seq_length=5, tokenizer_args={"do_lower_case": True, "model_max_length": 7}),

@@ -38,29 +38,16 @@ def read(folder, **how):
     return Encoder.from_pretrained(folder, device="cpu:0", **how)
 
 
-def expected(folder, tiny_model, pooling):
-    """Vectors of the folder's steps in NumPy, after a pooling of the transformer alone; texts lose their beginning."""
-    plain, texts = read(tiny_model, pooling=pooling, bare=True), []
-    for text in SENTENCES:
-        ids = plain.view.core.tokenizer([PROMPTS["topic"] + text]).flat
-        kept = [ids[0], *ids[1:-1][-(LONGEST - 2) :], ids[-1]]
-        texts.append(kept)
-    vectors = np.concatenate([_of_ids(plain, ids) for ids in texts])
+def expected(folder, pooling):
+    """The folder's steps in NumPy, after a pooling of the transformer alone."""
+    vectors = read(folder, pooling=pooling, bare=True).encode(SENTENCES, prompt=PROMPTS["topic"])
     return normalize(np.tanh(vectors @ DENSE.weight.T + DENSE.bias))
-
-
-def _of_ids(encoder, ids):
-    from jaxwhiten.text import TokenIds
-    from jaxwhiten.views import stream
-
-    tokens = TokenIds(np.array(ids, np.int32), np.array([len(ids)]))
-    return stream.vectors(encoder.view.core.engine, tokens, {"": encoder.view.output})[""]
 
 
 def by_the_shell(folder, pooling, tmp_path):
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in SENTENCES))
-    words = ["encode", tmp_path / "texts.jsonl", "-o", tmp_path / "out.npy", "--model", folder, "--pooling", pooling]
-    assert cli.main([str(word) for word in words]) == 0
+    words = f"encode {tmp_path}/texts.jsonl -o {tmp_path}/out.npy --model {folder} --pooling {pooling}"
+    assert cli.main(words.split()) == 0
     return np.load(tmp_path / "out.npy")
 
 
@@ -75,11 +62,11 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", slow_but(DOORS, "from_pretrained", "saved", "command"))
-def test_a_named_pooling_replaces_the_pooling_alone(folder, tiny_model, tmp_path, door):
+def test_a_named_pooling_replaces_the_pooling_alone(folder, tmp_path, door):
     for pooling in ("mean", "first_last_avg"):
         (tmp_path / pooling).mkdir()
         found = DOORS[door](folder, pooling, tmp_path / pooling)
-        np.testing.assert_allclose(found, expected(folder, tiny_model, pooling), atol=1e-5, err_msg=pooling)
+        np.testing.assert_allclose(found, expected(folder, pooling), atol=1e-5, err_msg=pooling)
 
 
 def test_what_a_named_pooling_keeps(folder):
@@ -96,16 +83,12 @@ def test_what_a_named_pooling_keeps(folder):
 
 
 @pytest.mark.slow
-def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_path, capsys):
+def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tmp_path, capsys):
     own, rows = read(folder), RNG.normal(size=(300, 12)).astype(np.float32)
     whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.view.space.record())
-    whitened = (
-        own.with_whitening(whitening)
-        .with_view(own.with_whitening(whitening).view.then(Truncate(5)))
-        .save(tmp_path / "whitened")
-    )
-    code = SpectrumCode(bytes=3).fit(whitening)
-    coded = own.with_whitening(whitening).with_code(code).save(tmp_path / "coded")
+    whitened = own.with_whitening(whitening)
+    coded = whitened.with_code(SpectrumCode(bytes=3).fit(whitening)).save(tmp_path / "coded")
+    whitened = whitened.with_view(whitened.view.then(Truncate(5))).save(tmp_path / "whitened")
     both = "omits whitening 12 → 6 and spectrum code of 3 bytes"
     for out, what in ((whitened, "omits whitening 12 → 6, fitted on"), (coded, both)):
         assert read(out, pooling="cls").view.fingerprint == read(out).view.fingerprint
@@ -115,32 +98,21 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_
                 warnings.simplefilter("always")
                 found = DOORS[door](out, "mean", place)
             assert door != "command" or f"--pooling mean {what}" in capsys.readouterr().err
-            np.testing.assert_allclose(found, expected(folder, tiny_model, "mean"), atol=1e-5)
+            np.testing.assert_allclose(found, expected(folder, "mean"), atol=1e-5)
 
 
 @pytest.mark.slow
 def test_layers_may_be_counted_from_either_end(tiny_model, tmp_path):
-    own = read(tiny_model, pooling="first_last_avg").with_view(
-        read(tiny_model, pooling="first_last_avg").view.then(Normalize())
-    )
+    own = read(tiny_model, pooling="first_last_avg")
+    own = own.with_view(own.view.then(Normalize()))
     whitening = Whitening(n_components=3).fit(own.encode(SENTENCES * 4))
     out = own.with_whitening(whitening).save(tmp_path / "model")
     assert read(out, pooling="first_last_avg").view.space == read(out).view.space
     assert read(tiny_model, pooling="first_last_avg").view.head.name == "first_last_avg"
 
 
-def lengths(folder, tiny_model, tmp_path):
-    """The maximum length that each door reads by default, and the length that belongs there."""
-    yield "auto", read(folder), LONGEST
-    yield "named", read(folder, pooling="mean"), LONGEST
-    yield "bare", read(folder, pooling="mean", bare=True), LONGEST
+def test_the_tokenizer_s_length_is_the_default(tiny_model, tmp_path):
     write_tokenizer(tmp_path / "tokenizer")
     update(tmp_path / "tokenizer" / "tokenizer_config.json", model_max_length=33)
-    model = read(tiny_model, pooling="mean").module
-    yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
-    yield "saved", read(Encoder(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
-
-
-def test_the_folders_length_is_the_default(folder, tiny_model, tmp_path):
-    for door, found, longest in lengths(folder, tiny_model, tmp_path):
-        assert found.max_length == longest, door
+    encoder = Encoder(read(tiny_model, pooling="mean").module, tmp_path / "tokenizer", device="cpu:0")
+    assert encoder.max_length == read(encoder.save(tmp_path / "saved")).max_length == 33

@@ -18,17 +18,14 @@ from tests.encoding.test_folder_settings import as_sentence_transformer
 from tests.text.test_classes import update
 from tests.tiny import SENTENCES
 
-MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 TEXTS = [SENTENCES[i] for i in (0, 2, 3, 7, 8)]  # among them the empty one: few, so that few shapes are compiled
 PROMPTS = {"query": "Music or water: ", "passage": "salt. ", "topic": "Two dogs"}
 
 
-def write_folder(tiny_model, folder, settings, *modes, normalize=False, **pooling):
+def write_folder(tiny_model, folder, settings, **pooling):
     """A sentence-transformers folder with these settings."""
-    kinds = ["Pooling", *["Normalize"] * normalize]
-    folder = as_sentence_transformer(shutil.copytree(tiny_model, folder), "", *kinds)
-    known = {f"pooling_mode_{mode}": mode in (modes or ("mean_tokens",)) for mode in MODES}
-    update(folder / "1_Pooling" / "config.json", **known, **pooling)
+    folder = as_sentence_transformer(shutil.copytree(tiny_model, folder))
+    update(folder / "1_Pooling" / "config.json", **pooling)
     update(folder / "sentence_bert_config.json", max_seq_length=24)
     update(folder / "config_sentence_transformers.json", **settings)
     return folder
@@ -54,29 +51,6 @@ def both(folder):
     return read(folder), theirs(folder)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"prompt_name": "query"},
-        {"prompt_name": "document"},
-        {"prompt": "Stir "},
-        {"prompt": ""},
-        {"prompt_name": "passage", "normalize_embeddings": True, "truncate_dim": 7},
-        {"truncate_dim": 5},
-        {"normalize_embeddings": True},
-    ],
-    ids=str,
-)
-def test_encode_equals_sentence_transformers(both, options):
-    encoder, peer = both
-    got = encoder.encode(TEXTS, **options)
-    np.testing.assert_allclose(got, peer.encode(TEXTS, **options), atol=1e-5)
-    blocks = list(encoder.encode_stream(iter(TEXTS), block_size=4, **options))
-    np.testing.assert_allclose(np.concatenate(blocks), got, atol=1e-5)
-    np.testing.assert_allclose(encoder.encode(TEXTS[2], **options), got[2], atol=1e-5)
-
-
 def test_queries_and_documents(both):
     encoder, peer = both
     np.testing.assert_allclose(encoder.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
@@ -89,27 +63,10 @@ def test_queries_and_documents(both):
     assert np.abs(documents - encoder.encode(TEXTS)).max() > 0.01
 
 
-@pytest.mark.parametrize("prompts", [{"query": "q: ", "document": "d: "}, {"document": "", "passage": "p: "}], ids=str)
-def test_documents_equal_sentence_transformers(tiny_model, tmp_path, prompts):
-    folder = write_folder(tiny_model, tmp_path / "model", {"prompts": prompts})
-    for name in ("encode", "encode_query", "encode_document"):
-        got, wanted = (getattr(model, name)(TEXTS) for model in (read(folder), theirs(folder)))
-        np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=name)
-
-
-def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
-    settings = {"prompts": {"query": "Music: ", "document": ""}, "default_prompt_name": "query"}
-    folder = write_folder(tiny_model, tmp_path / "model", settings, *MODES, include_prompt=False)
-    encoder, peer = read(folder), theirs(folder)
-    for prompt in (None, "", "A much longer prompt, with words: ", "a " * 40):
-        got, wanted = (model.encode(TEXTS, prompt=prompt) for model in (encoder, peer))
-        np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(prompt))
-    pooled = read(folder, bare=True).encode(TEXTS[0], pooling=["cls", "max", "mean"], prompt="Music: ")
-    got = encoder.encode(TEXTS[0])
-    assert all(np.abs(got[32 * i :][:32] - vector).max() > 0.01 for i, vector in enumerate(pooled.values()))
-    again = encoder.save(tmp_path / "again")
-    np.testing.assert_allclose(theirs(again).encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
-    assert read(again).view.fingerprint == encoder.view.fingerprint
+def test_an_empty_prompt_is_a_prompt(tiny_model, tmp_path):
+    folder = write_folder(tiny_model, tmp_path / "model", {"prompts": {"document": "", "passage": "p: "}})
+    got, wanted = (model.encode_document(TEXTS) for model in (read(folder), theirs(folder)))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
 def test_a_head_s_own_prompt_is_saved(tiny_model, tmp_path):
@@ -141,22 +98,6 @@ def test_a_folder_of_another_similarity_is_told_what_searches_rank_by(tiny_model
         assert settings_of(read(folder)).similarity_fn_name == similarity
 
 
-def test_what_is_saved_is_read_alike(both, tmp_path):
-    encoder, peer = both
-    again, again_theirs = read(encoder.save(tmp_path / "out")), theirs(tmp_path / "out")
-    for model, settings in ((again, settings_of(again)), (again_theirs, again_theirs)):
-        np.testing.assert_allclose(model.encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
-        np.testing.assert_allclose(model.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
-        assert (settings.default_prompt_name, settings.similarity_fn_name) == ("topic", "dot")
-    assert again.prompts == encoder.prompts == PROMPTS
-    assert again.view.fingerprint == encoder.view.fingerprint
-    # A bare pooling takes no default prompt, and is not saved with one.
-    plain = read(tmp_path / "out", bare=True).with_pooling("mean")
-    wanted = encoder.encode(TEXTS, prompt="")
-    for each in (plain, theirs(plain.save(tmp_path / "plain"))):
-        np.testing.assert_allclose(each.encode(TEXTS), wanted, atol=1e-5)
-
-
 def test_a_caller_has_the_last_word(folder, tiny_model, tmp_path):
     options = {"prompts": {"topic": "Water ", "other": "Why "}, "default_prompt_name": "other"}
     encoder, peer = read(folder, **options), theirs(folder, **options)
@@ -168,14 +109,11 @@ def test_a_caller_has_the_last_word(folder, tiny_model, tmp_path):
     assert np.abs(named.encode(TEXTS) - plain.encode(TEXTS)).max() > 0.01
 
 
-def test_the_folders_truncate_dim(tiny_model, tmp_path):
-    folder = write_folder(tiny_model, tmp_path / "model", {"truncate_dim": 4}, normalize=True)
-    encoder, other = read(folder), read(folder, truncate_dim=9)
-    np.testing.assert_allclose(encoder.encode(TEXTS), theirs(folder).encode(TEXTS), atol=1e-5)
-    wanted = theirs(folder, truncate_dim=9).encode(TEXTS)
-    np.testing.assert_allclose(other.encode(TEXTS), wanted, atol=1e-5)
-    np.testing.assert_allclose(theirs(other.save(tmp_path / "out")).encode(TEXTS), wanted, atol=1e-5)
-    (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 1000}')
+def test_a_caller_s_truncate_dim_takes_the_place_of_the_folder_s(tiny_model, tmp_path):
+    folder = write_folder(tiny_model, tmp_path / "model", {"truncate_dim": 4})
+    other = read(folder, truncate_dim=9)
+    assert (read(folder).dimension, other.dimension, read(other.save(tmp_path / "out")).dimension) == (4, 9, 9)
+    update(folder / "config_sentence_transformers.json", truncate_dim=1000)
     assert read(folder).dimension == 32
 
 

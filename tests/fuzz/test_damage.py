@@ -218,7 +218,7 @@ FILES = {
     **{
         f"tokenizer {number}": Kind(
             "tokenizer.json",
-            lambda folder, number=number: made_tokenizers(folder)[number],
+            lambda folder, number=number: tokenizer_of(folder, number),
             lambda folder: BulkTokenizer(folder, 16, model_vocab=ROWS)(SENTENCES),
             check_tokens,
         )
@@ -240,9 +240,11 @@ FILES = {
 }
 
 
-def made_tokenizers(folder):
+def tokenizer_of(folder, number):
+    if number:
+        return tokenizers()[number - 1]
     write_tokenizer(folder)
-    return [json.loads((folder / "tokenizer.json").read_text()), *tokenizers()]
+    return json.loads((folder / "tokenizer.json").read_text())
 
 
 def loaded(folder, name):

@@ -62,7 +62,7 @@ def test_an_option_without_sense_is_refused_by_name(field):
         with pytest.raises(InputError, match=field.name):
             TrainingOptions(**{field.name: value})
         with pytest.raises(InputError, match="weights"):
-            TrainingOptions(dims=(4,), weights=(value,))
+            TrainingOptions(dims=(4,), weights=(float(value),))
 
 
 @pytest.mark.parametrize("score", [1e308, -1e308, 1e39])
