@@ -135,8 +135,7 @@ def test_few_vectors_are_warned_of_where_more_would_help(vectors):
 
 def test_a_code_of_few_vectors_serves_others(tmp_path):
     """Without shrinkage the small variances of 40 vectors of 96 columns are 0, and the code loses what others have."""
-    generator = np.random.default_rng(0)
-    rows = (generator.normal(size=(2040, 96)) * np.linspace(3, 1, 96)).astype(np.float32)
+    rows = (np.random.default_rng(0).normal(size=(2040, 96)) * np.linspace(3, 1, 96)).astype(np.float32)
     few, others = rows[:40], rows[40:]
     moments = Moments.of(few)
     many = Moments(moments.n * 10**9, moments.mean, moments.M2 * 10**9)  # whose covariance is not shrunk
@@ -150,9 +149,7 @@ def test_a_code_of_few_vectors_serves_others(tmp_path):
     assert lost(code) < 0.7 * lost(unshrunk)
     assert code.distortion_ == pytest.approx(lost(code), rel=0.15)
     code.save(tmp_path / "few")
-    loaded = load_code(tmp_path / "few")
-    np.testing.assert_array_equal(loaded.encode(others), code.encode(others))
-    more = [one.partial_fit(others) for one in (loaded, code)]
+    more = [one.partial_fit(others) for one in (load_code(tmp_path / "few"), code)]
     np.testing.assert_array_equal(more[0].encode(others), more[1].encode(others))
 
 

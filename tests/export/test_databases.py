@@ -74,11 +74,11 @@ def test_signs_of_turned_columns_measure_angles(whitening):
 
 def test_what_does_not_fit_is_refused(encoder, tmp_path):
     for small, database, how, words in (
-        (encoder, "lancedb", {"bytes": 48}, "48 bytes of lancedb"),
-        (encoder.with_view(encoder.view.unfitted), "qdrant", {}, "no whitening"),
+        (encoder, "lancedb", [48], "48 bytes of lancedb"),
+        (encoder.with_view(encoder.view.unfitted), "qdrant", [], "no whitening"),
     ):
         with pytest.raises(InputError, match=words):
-            save_database(tmp_path / "out", small, database, **how)
+            save_database(tmp_path / "out", small, database, *how)
     assert not (tmp_path / "out").exists()
 
 

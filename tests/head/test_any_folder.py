@@ -112,7 +112,7 @@ def test_a_folder_is_read_and_saved_as_by_sentence_transformers(tiny_model, tmp_
     for options in how:
         equal(encoder, peer, options)
     for name in ("encode_query", "encode_document"):
-        found, wanted = (getattr(model, name)(TEXTS) for model in (encoder, peer))
+        found, wanted = (getattr(model, name)(TEXTS, batch_size=1) for model in (encoder, peer))
         np.testing.assert_allclose(found, wanted, atol=2e-5, err_msg=name)
     blocks = list(encoder.encode_stream(iter(TEXTS), block_size=2))
     np.testing.assert_allclose(np.concatenate(blocks), encoder.encode(TEXTS), atol=1e-5)
@@ -122,7 +122,7 @@ def test_a_folder_is_read_and_saved_as_by_sentence_transformers(tiny_model, tmp_
     again = Encoder.from_pretrained(encoder.save(tmp_path / "saved"), engine="jax")
     theirs = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert (again.prompts, again.view.fingerprint) == (encoder.prompts, encoder.view.fingerprint)
-    assert settings_of(again).default_prompt_name == theirs.default_prompt_name == peer.default_prompt_name
+    assert settings_of(again).default_prompt_name == theirs.default_prompt_name
     peer.save(str(tmp_path / "theirs"))
     for options in draw.sample(how, 2):
         equal(again, peer, options)
