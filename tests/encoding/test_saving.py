@@ -46,7 +46,7 @@ def test_a_head_without_modules_is_refused_before_a_text_is_encoded(door, tiny_m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     (tmp_path / "pairs.tsv").write_text("anchor\tpositive\n" + "\n".join("\t".join(pair) for pair in PAIRS))
-    encoder = Encoder.from_pretrained(tiny_model, pooling="pooler", max_length=32)
+    encoder = Encoder.from_pretrained(tiny_model, pooling="pooler", max_length=32, tuned=True)
 
     def refuse(*_, **__):
         raise AssertionError("encoded before it was refused")
