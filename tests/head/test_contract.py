@@ -13,10 +13,13 @@ from jaxwhiten.engines import ENGINES
 from jaxwhiten.export import export_sentence_transformer, save_onnx
 from jaxwhiten.head import (
     POOLINGS,
+    AfterPrompt,
     Dense,
+    Head,
     Normalize,
     Pooling,
     Quantize,
+    Step,
     StepModule,
     Truncate,
     VectorStep,
@@ -24,6 +27,7 @@ from jaxwhiten.head import (
     dense_module,
     step,
 )
+from jaxwhiten.head.pooling import Concat
 from jaxwhiten.models import load_model
 from tests.conftest import slow_but
 from tests.graphs import run as run_onnx
@@ -101,6 +105,18 @@ HEADS = {
     ),
     "of others": ((Scale(3.0),), lambda x: 3 * x),
 }
+
+
+def steps(kind=Step):
+    return {kind} | {each for below in kind.__subclasses__() for each in steps(below)}
+
+
+def test_every_step_is_tried():
+    tried = {type(one) for after, _ in HEADS.values() for one in after}
+    tried |= {type(one) for name in ALONE for one in Head.named(name).steps}
+    elsewhere = {AfterPrompt, Concat}  # test_any_folder.py
+    ours = {kind for kind in steps() if kind.__module__.startswith("jaxwhiten.head") and "__call__" in vars(kind)}
+    assert {kind for kind in ours if kind.__subclasses__() == []} <= tried | elsewhere
 
 
 @pytest.fixture(scope="module")
