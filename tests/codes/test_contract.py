@@ -78,6 +78,9 @@ def test_a_fit_is_that_of_all_rows_in_any_order_and_split(name, cuts):
     if not getattr(whole, "needs_rows", False):
         merged = Moments.of(X[600:]).merge(Moments.of(X[:600]))
         mostly_equal(make(name).fit(merged).encode(X), whole.encode(X))
+        whitening = Whitening.from_moments(merged)
+        whitened = normalize(whitening.transform(X))
+        mostly_equal(make(name).fit(whitening).encode(whitened), make(name).fit(whitened).encode(whitened), 0.2)
 
 
 @pytest.mark.parametrize("power", [-30, -12, 12, 30])
