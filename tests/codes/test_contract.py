@@ -179,6 +179,9 @@ def test_rows_of_a_space_give_codes_of_it_and_others_are_refused(code):
     for use in (of_it.encode, of_it.transform, of_it.partial_fit, lambda x: of_it.scores(x, found)):
         with pytest.raises(MismatchError, match="pooling"):
             use(other)
+    with pytest.raises(MismatchError, match="their own code"):
+        of_it.decode(make(code.name).fit(other).encode(other))
+    np.testing.assert_array_equal(of_it.decode(make(code.name).fit(with_space(X, space)).encode(X)), found.decode())
 
 
 MISTAKES = {

@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode, load_code
-from jaxwhiten.errors import FormatError
+from jaxwhiten.errors import FormatError, MismatchError
 from jaxwhiten.io import save_tensors
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from tests.conftest import slow_but
@@ -83,6 +83,9 @@ def test_axes_of_one_corpus_about_the_mean_of_another(vectors, moments):
     assert (alone.encode(shifted) == alone.encode(vectors)).mean() < 0.9
     given = SpectrumCode(bytes=6).fit(moments, mean=shifted.mean(axis=0))
     assert (given.encode(shifted) == other.encode(shifted)).mean() > 0.99
+    of_others = [Moments(moments.n, moments.mean, moments.M2, {"pooling": name}) for name in ("mean", "cls")]
+    with pytest.raises(MismatchError, match="pooling='mean', got 'cls'"):
+        SpectrumCode(bytes=6).fit(of_others[0], mean=of_others[1])
 
 
 DAMAGES = {

@@ -116,7 +116,8 @@ def test_the_identity_leaves_rows_or_scales_them():
     same, unit = Affine(np.zeros(2)), Affine(np.zeros(2), unit_length=True)
     assert (same.inputs, same.outputs, same.hash()) == (2, 2, None)
     np.testing.assert_array_equal(same.kernel[0], np.eye(2))
-    for f, expected in ((same, X), (unit, [[0.6, 0.8], [0, 0]])):
+    scaled = [[0.6, 0.8], [0, 0]]
+    for f, expected in ((same, X), (unit, scaled), (same.in_float32(unit_length=True), scaled)):
         for found in (f(X), f.on_device(jnp.asarray(X))):
             np.testing.assert_allclose(found, expected, rtol=1e-6)
         with pytest.raises(NonFiniteError, match="Row 1"):
