@@ -1,12 +1,10 @@
 """Codes that FAISS trains, there to compare with: as many bytes as they say, and the nearest documents found."""
 
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from eval.comparators import Comparator
-from jaxwhiten.errors import InputError
 from jaxwhiten.whitening import Whitening
 
 faiss = pytest.importorskip("faiss")
@@ -40,15 +38,3 @@ def test_a_comparator_has_its_bytes_and_finds_the_nearest(name, size, vectors, c
     assert np.abs(scores).max() < 1.5
     np.testing.assert_array_equal(index.search(index.prepare(queries), 5)[1], ids)
     assert "WARNING" not in "".join(capfd.readouterr())
-
-
-def test_the_index_of_a_package(vectors):
-    name = "turbovec"
-    whitening = Whitening(gamma=0.5).fit(vectors)
-    if find_spec(name) is None:
-        with pytest.raises(InputError, match="not installed"):
-            Comparator(name, 24, vectors, whitening, vectors)
-        return
-    index = Comparator(name, 24, vectors, whitening, vectors)
-    assert index.bytes <= 24
-    assert (index.search(vectors[:50], 5, prepared=False)[1][:, 0] == np.arange(50)).mean() > 0.5

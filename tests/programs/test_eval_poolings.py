@@ -59,14 +59,6 @@ def test_promptbert_beside_other_poolings(encoder, alone):
     assert np.isfinite(got["promptbert"]).all()
 
 
-def test_a_long_sentence_is_cut_and_the_template_kept(encoder, alone):
-    form = poolings.Template(mask_id=encoder.view.core.tokenizer.mask_token_id)
-    (ids,) = np.split(encoder.view.core.tokenizer(["water " * 500], form).flat, [])
-    empty, _, _ = alone('This sentence : "" means [MASK] .')
-    assert len(ids) == encoder.max_length
-    assert ids[-5:].tolist() == empty[-5:]
-
-
 def test_idf_follows_the_corpus(encoder, alone):
     name = poolings.fit_idf(encoder, iter(SENTENCES))
     got = encoder.encode(SENTENCES, pooling=name)

@@ -6,7 +6,6 @@ import pytest
 from configs import quora
 from eval import retrieval
 from eval.data import read_quora
-from eval.intervals import bootstrap_mean
 from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.metrics import recalls, reciprocal_ranks
@@ -31,14 +30,6 @@ def config(tiny_model, tmp_path, monkeypatch):
         }
     )
     return config
-
-
-def test_bootstrap_mean_matches_normal_theory():
-    values = 1 / np.random.default_rng(0).integers(1, 11, size=5000)
-    low, high = bootstrap_mean(values, 4000)
-    error = values.std() / np.sqrt(len(values))
-    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
-    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
 
 
 def test_scores_are_those_of_plain_numpy(config):

@@ -8,7 +8,6 @@ from eval import sts as program
 from eval.aggregates import scores_of
 from eval.report import sts as views
 from eval.runs import Record, Run
-from jaxwhiten.errors import InputError
 from tests.tiny import write_model
 
 
@@ -70,12 +69,3 @@ def test_runs_of_several_seeds_are_one_table_of_means(page):
     assert page.read_text().splitlines()[4].startswith("| tiny, 2 seeds | cls | raw |")
     page.write_text("<!-- table seeds/none-*-sts average_table -->\n<!-- end -->\n")
     assert tables.fill(page) == ["seeds/none-*-sts"]
-
-
-def test_mistakes_are_named(page):
-    mistakes = {"tiny sts_tabel": "sts_table", "x": "names no run", "tiny sts_table cls": "KEY=VALUE"}
-    mistakes["tiny sts_table + tiny average_table"] = "same columns"
-    for words, message in mistakes.items():
-        page.write_text(f"<!-- table {words} -->\n<!-- end -->\n")
-        with pytest.raises(InputError, match=message):
-            tables.fill(page)

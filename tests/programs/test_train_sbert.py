@@ -21,7 +21,6 @@ from configs import (
 )
 from configs.settings import SBERT
 from jaxwhiten import Encoder, losses
-from jaxwhiten.errors import InputError
 from jaxwhiten.training.objectives import objective_loss
 from tests.conftest import own_cache
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
@@ -124,21 +123,6 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     base, adapted = (Encoder.from_pretrained(folder, **options) for folder in (config.model, out / "model"))
     np.testing.assert_array_equal(adapted.encode(SENTENCES), base.encode(SENTENCES))
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"objective": "triplet"}, "expects 3 sentences per row"),
-        ({"objective": "mnr", "data.columns": ("one", "two", "label"), "negatives": 1}, "mined for pairs"),
-        pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
-        ({"batch_size": 1000}, "fewer than one batch"),
-    ],
-)
-def test_mistakes_are_named(config, changes, message):
-    config.update(changes)
-    with pytest.raises(InputError, match=message):
-        sbert.main(config)
 
 
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, distil, adapter)

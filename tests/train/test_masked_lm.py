@@ -86,10 +86,3 @@ def test_the_encoder_inside_is_read_alone(folder):
     assert not config.pooler
     arguments = jnp.asarray(ids()), jnp.ones((BATCH, LENGTH), jnp.int32)
     np.testing.assert_array_equal(encoder(*arguments).hidden_states[-1], masked.encoder(*arguments).hidden_states[-1])
-
-
-def test_a_checkpoint_without_a_head_gets_one(tiny_model):
-    model, folder, has_head = load_masked_lm(tiny_model, seed=3)
-    assert (folder, has_head) == (tiny_model, False)
-    assert model.config.pooler is False
-    assert scores(model).shape == (BATCH, LENGTH, 200)

@@ -26,10 +26,6 @@ def setup(tmp_path_factory):
         return setup_for(folder, [TEXTS], LENGTH)
 
 
-def planned(setup, objective, **settings):
-    return make_plan(find_objective(objective), changed(setup, settings=settings))
-
-
 def batch_of(setup):
     return jax.tree.map(jnp.asarray, setup.table.batch(np.arange(len(TEXTS)), LENGTH))
 
@@ -79,11 +75,3 @@ def test_the_decoder_sees_the_tokens_before_and_the_vector_alone(setup):
 
 
 # --- the others -----------------------------------------------------------------------------------------------------
-
-
-def test_contrastive_tension_trains_two_encoders_that_share_nothing(setup):
-    plan, batch = planned(setup, "ct"), batch_of(setup)
-    gradient = jax.jit(jax.grad(plan.loss, has_aux=True))(plan.params, batch, jax.random.key(0))[0]
-    first, second = (jax.tree.leaves(gradient[name]) for name in ("encoder", "head"))
-    assert len(first) == len(second)
-    assert any(np.abs(a - b).max() > 1e-5 for a, b in zip(first, second, strict=True))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from eval.data import STS_TASKS, load_nli, load_sts
-from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.errors import DataNotFoundError
 from tests.eval.data.conftest import make_allnli, make_tar
 
 pytest.importorskip("tensorflow_datasets")
@@ -67,14 +67,6 @@ def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataNotFoundError, match=r"empty: no NLI files in it.*no connection"):
         load_nli(tmp_path / "empty")
-
-
-def test_damaged_prepared_data_names_the_folder(served, no_data):
-    load_sts("STS13")
-    (path,) = no_data.rglob("sts-test.array_record*")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match=r"STS13/1.0.0: the prepared data of STS13 is damaged .*Delete this folder"):
-        load_sts("STS13")
 
 
 def test_tensorflow_is_not_imported(real_data):

@@ -64,15 +64,6 @@ def test_official_folders(tmp_path, suffix):
     assert len(load_nli(tmp_path, splits=["train"])) == 6
 
 
-def test_two_way_rows_have_no_class_of_three(tmp_path):
-    write(tmp_path / "nli" / "rte.tsv", HEADER, *rows("r", ["entailment", "not_entailment"]))
-    dropped, complete = load_nli(tmp_path), load_nli(tmp_path, two_way="keep")
-    assert dropped.label.tolist() == [0]
-    assert dropped.sources[0].dropped == {"with a two-way label": 1}
-    assert complete.label.tolist() == [0, -1]
-    assert complete.premise == ["r premise 0", "r premise 1"]
-
-
 def test_bad_rows_are_refused_or_counted(tmp_path):
     path = tmp_path / "nli" / "x.tsv"
     write(path, HEADER, *rows("x"), "only one column", "p\th\tmaybe", "\th\tneutral")

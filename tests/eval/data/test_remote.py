@@ -1,5 +1,7 @@
 """Downloads and archives from strangers, served on loopback."""
 
+import tarfile
+
 import pytest
 
 from eval.data import remote
@@ -45,7 +47,9 @@ def unpack(tmp_path, data: bytes) -> dict[str, bytes]:
 def test_wanted_files_come_out_wherever_they_lie(tmp_path, prefix):
     """The place in the archive never becomes the place on disk."""
     files = {prefix + name: data for name, data in GOOD.items()} | {prefix + "STS/other.txt": b"no", "../evil": b"no"}
-    assert unpack(tmp_path, make_tar(files)) == GOOD
+    link = tarfile.TarInfo(prefix + WANTED[0])
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    assert unpack(tmp_path, make_tar(files, link)) == GOOD
 
 
 def test_bombs_are_refused(tmp_path, monkeypatch):
