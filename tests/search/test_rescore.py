@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import FormatError, InputError
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search.rescore import WIDER
 from jaxwhiten.whitening import Whitening
@@ -52,13 +51,3 @@ def test_every_result_of_all_candidates_is_the_exact_search(vectors):
     assert WIDER * 10 == 40
     np.testing.assert_allclose(found[0], exact[0], atol=1e-3)
     assert (found[1] == exact[1]).mean() > 0.97
-
-
-def test_what_cannot_be_is_refused(vectors, tmp_path):
-    with pytest.raises(InputError, match="Did you mean 'float16'"):
-        build_index(vectors, "jax", rescore="float61")
-    index = build_index(vectors, "jax", rescore="int8")
-    index.save(tmp_path / "docs.db")
-    index.database.change(lambda connection: connection.execute("UPDATE copies SET data = zeroblob(5)"))
-    with pytest.raises(FormatError, match=r"copies .* damaged"):
-        index.search(vectors[:1], 3)
