@@ -202,16 +202,6 @@ def test_every_table_has_its_run(made):
     assert changed == [], "run `make tables`"
 
 
-def test_messages_of_the_troubleshooting_page_are_in_the_code():
-    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
-    table = page.partition("## Messages")[2].partition("## Symptoms")[0]
-    messages = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
-    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "jaxwhiten").rglob("*.py"))
-    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # a message over several lines
-    assert messages
-    assert [message for message in messages if message not in joined] == []
-
-
 def test_the_repository_is_named_once():
     """Every link leads to the address in pyproject.toml; `ci/owner.sh` changes them together."""
     address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]

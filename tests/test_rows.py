@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxwhiten
 from jaxwhiten import Moments, Whitening, build_index, normalize
 from jaxwhiten.arrays import as_floats
 from jaxwhiten.codes import make_code
@@ -32,13 +31,6 @@ def added(rows):
     index = build_index(OTHERS, "jax")
     index.add(rows)
     return index.search(OTHERS, 5)[1]
-
-
-def updated(rows):
-    ids = [str(row) for row in range(N)]
-    index = build_index(OTHERS, ids=ids)
-    index.update(ids[: len(rows)], rows)
-    return index.search(OTHERS, 5)[1].astype(int)
 
 
 # What each door makes of rows; `directed` ones refuse rows without a direction, too.
@@ -201,11 +193,3 @@ def test_no_rows_are_refused_by_fits_and_indexes_alone(door):
             DOORS[door](ROWS[:0])
     elif door != "Moments.update":
         assert len(DOORS[door](ROWS[:0])) == 0
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_coded_rows_are_decoded(door):
-    codes = INT8.encode(ROWS)
-    if door == "Index.search":  # its documents do not know their space
-        assert isinstance(codes, jaxwhiten.Vectors)
-    np.testing.assert_allclose(DOORS[door](codes), DOORS[door](codes.decode()), atol=1e-5)

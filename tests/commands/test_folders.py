@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, io
@@ -15,53 +14,6 @@ from jaxwhiten.models import load_model, resolve_folder
 @pytest.fixture
 def of_model(tiny_model):
     return ["--model", tiny_model, "--pooling", "mean", "--max-length", 32]
-
-
-@pytest.fixture
-def project(tmp_path):
-    """A folder of someone's own."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "README.md").write_text("mine")
-    return folder
-
-
-WRITERS = {
-    "fit": ["fit", "{texts}"],
-    "export": ["export"],
-    "export --format onnx": ["export", "--format", "onnx"],
-    "export --format faiss": ["export", "--format", "faiss"],
-    "distill": ["distill"],
-}
-
-
-@pytest.mark.parametrize("command", WRITERS)
-def test_a_project_is_not_written_into(run, command, corpus, of_model, project):
-    words = [word.format(texts=corpus) for word in WRITERS[command]]
-    done = run(*words, "-o", f"{project}/", *of_model)
-    assert done.code == 2
-    assert done.err == (
-        f"error: {project}/: contains README.md, which jaxwhiten did not write; nothing was written. Specify a new"
-        " folder.\n"
-    )
-    assert [(path.name, path.read_text()) for path in project.iterdir()] == [("README.md", "mine")]
-
-
-@pytest.mark.parametrize("command", WRITERS)
-def test_a_folder_is_not_called_like_a_file(run, command, corpus, of_model, tmp_path):
-    words = [word.format(texts=corpus) for word in WRITERS[command]]
-    done = run(*words, "-o", tmp_path / "small" / "w.bin", *of_model)
-    assert done.code == 2
-    assert "w.bin: " in done.err
-    assert ", not a .bin file; a folder name with a dot must end with /." in done.err
-    assert not (tmp_path / "small").exists()
-
-
-def test_the_working_directory_is_not_exchanged(run, corpus, of_model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = run("fit", corpus, "-o", "./", *of_model)
-    assert done.code == 2
-    assert "specify a folder in it" in done.err
 
 
 def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_model, tmp_path):
@@ -76,15 +28,6 @@ def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_m
     assert (out / "notes.txt").read_text() == "mine"
     assert Encoder.from_pretrained(out).dimension == 8
     assert sorted(path.name for path in out.rglob("*")) == sorted([*before, "notes.txt"])
-
-
-def test_nothing_of_the_folder_before_is_left(tiny_model, tmp_path):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    rows = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
-    folder = encoder.whiten(rows, k=4).save(tmp_path / "out")
-    encoder.save(folder)
-    assert not (folder / "whitening.safetensors").exists()
-    assert Encoder.from_pretrained(folder).dimension == 32
 
 
 @pytest.fixture

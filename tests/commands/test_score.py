@@ -2,7 +2,6 @@
 
 import json
 import re
-import warnings
 
 import pytest
 
@@ -10,7 +9,7 @@ from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.views import View
-from jaxwhiten.whitening import Whitening, WhiteningWarning
+from jaxwhiten.whitening import Whitening
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
 
@@ -144,28 +143,3 @@ def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkey
         done = run("score", table("p.tsv"), "--model", model, "--pooling", pooling, "--no-cache")
         assert done.code == 0, done.err
         assert len(encoded) == len(set(encoded)) > 60
-
-
-def test_one_row(run, tiny_model, tmp_path):
-    """The table is there, without a verdict; a code cannot be fitted."""
-    path = tmp_path / "one.csv"
-    path.write_text("query,document\nwho plays?,A man plays.\n")
-    words = ["score", path, "--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
-    done = run(*words)
-    assert "1 document, 1 query; " in done.out
-    assert "fitted on this document." in done.out
-    assert done.out.endswith("Too few to judge differences: 1 query; at least 6 are needed.\n")
-    assert run(*words, "--bytes", "4").err.endswith(
-        "error: Cannot fit a code: one vector has no variance. Use more texts.\n"
-    )
-
-
-def test_a_warning_is_printed_once_and_advice_names_flags(run, tiny_model, tmp_path, pairs):
-    path = tmp_path / "searches.csv"
-    rows = zip(pairs.sentence1[:9], pairs.sentence2[:9], strict=True)
-    path.write_text("query,document\n" + "".join(f'"{a}","{b}"\n' for a, b in rows))
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", WhiteningWarning)
-        done = run("score", path, "--model", tiny_model, "--pooling", "mean", "--max-length", "32", "--bytes", "4")
-    assert done.err.count("warning: A code of 4 bytes was fitted on") == 1
-    assert done.out.endswith("add the rest of the corpus with --corpus.\n")

@@ -71,20 +71,6 @@ def test_scores_and_the_table_that_score_reads(run, shallow_model, tmp_path):
 
 
 @pytest.mark.slow
-def test_scores_that_are_undefined_are_said(run, shallow_model, tmp_path):
-    texts, scores = [f"man {row}" for row in range(40)], [str(int(row == 3)) for row in range(40)]
-    table = write(tmp_path / "rows.tsv", {"a": texts, "b": [f"sea {t}" for t in texts], "score": scores})
-    words = ["train", table, "--objective", "cosent", "--model", shallow_model, *FAST, "-o", tmp_path / "out"]
-    done = run(*words, "--held-out", 0.1, "--seed", 3)
-    assert (done.code, "held-out rows have equal scores" in done.err, "--held-out 0" in done.err) == (2, True, True)
-    dev = write(tmp_path / "dev.tsv", {"a": ["man 1", "a sea", "the dog"], "b": ["a", "is", "two"], "score": [*"012"]})
-    done = run(*words, "--dev", dev)
-    assert done.code == 0, done.err
-    assert "TF-IDF   undefined, all similarities are equal" in done.out
-    assert json.loads((tmp_path / "out.training" / "results.json").read_text())["held_out"]["TF-IDF"][0] is None
-
-
-@pytest.mark.slow
 def test_classes_are_scored_by_scored_pairs(run, shallow_model, tmp_path):
     texts = generated(80)
     classes = [("no", "yes", "maybe")[row % 3] for row in range(40)]
@@ -142,9 +128,3 @@ def figures(gain, low, high, words=0.0):
 )
 def test_verdicts(found, expected):
     assert re.search(expected, verdict(found, "MRR@10"))
-
-
-def test_the_verdict_says_what_was_chosen():
-    said = verdict(figures(3.0, 1.0, 5.0), "MRR@10", 10)
-    assert said.endswith("to +5.00, which allows for choosing the best of 10 checkpoints on the same rows.")
-    assert "hold out more" in verdict(figures(3.0, float("nan"), float("nan")), "MRR@10", 10)

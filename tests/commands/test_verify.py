@@ -121,7 +121,3 @@ def test_what_is_damaged_fails_with_its_reason(run, tiny_model, tmp_path, what):
     assert f"FAIL {path}" in done.out
     assert done.err.count("\n") == 1
     assert reason in done.err
-
-
-def test_texts_need_a_model(run):
-    assert run("verify", "--texts", "mine.txt").code == 2

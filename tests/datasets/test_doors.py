@@ -49,20 +49,6 @@ def test_two_columns_of_one_name_are_refused(kind):
             door(rows)
 
 
-@pytest.mark.parametrize("labels", [np.array([True, False, True]), [np.True_, np.False_, np.True_]])
-def test_labels_may_be_bools_of_numpy(labels):
-    rows = {"sentence1": ["a", "b", "c"], "sentence2": ["d", "e", "f"], "score": labels}
-    assert read(rows).score.tolist() == read_rows(rows, find_objective("cosent")).label.tolist() == [1, 0, 1]
-
-
-def test_tables_that_are_not_computed_yet_are_refused():
-    pl = pytest.importorskip("polars")
-    lazy = pl.DataFrame({"anchor": ["a", "b"], "positive": ["c", "d"]}).lazy()
-    for door in (as_table, read, lambda rows: read_rows(rows, MNR)):
-        with pytest.raises(InputError, match=r"LazyFrame, which is not computed yet: pass the result of its collect"):
-            door(lazy)
-
-
 @pytest.mark.parametrize("grade", ["nan", "inf"])
 def test_a_grade_that_is_no_number_is_refused(tmp_path, grade):
     (tmp_path / "q.csv").write_text(f"query,document,score\na,b,1\nc,d,{grade}\n")

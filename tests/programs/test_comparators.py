@@ -1,6 +1,5 @@
 """Codes that FAISS trains, there to compare with: as many bytes as they say, and the nearest documents found."""
 
-
 import numpy as np
 import pytest
 

@@ -1,6 +1,5 @@
 """Docstrings as retrieval data: parsed, not imported; first sentence and rest; the same every time."""
 
-
 from eval.pydocs import load_pydocs
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sqlite3
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.commands import cli
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.search import load_index, search_text
 from tests.serving.conftest import TEXTS, served
@@ -200,45 +198,6 @@ def test_a_change_whose_caller_goes_away_before_it_begins_is_dropped(small):
     assert begun.result().json()["documents"] == 21
     assert small.post("/add", ids=["last"], texts=["Last."]).json()["documents"] == 22
     assert list(load_index(small.file).ids[20:]) == ["begun", "last"]
-
-
-def test_vectors_are_not_added_to_the_index_of_another_encoder(small, run_change):
-    """It has as many dimensions, and takes the place of the other while a request waits."""
-    other = Encoder.from_pretrained("jaxwhiten-tiny", pooling="max", max_length=32)
-    with writer(small.file):
-        waiting = run_change(small)
-        time.sleep(0.5)
-        other.index(TEXTS[:9]).save(small.file.with_name("other.db"))
-        small.file.with_name("other.db").replace(small.file)
-    assert "was replaced after the index was loaded" in waiting()
-    index = load_index(small.file)
-    assert (index.size, index.space.max_length) == (9, 32)
-
-
-@pytest.fixture(params=["/add", "jaxwhiten add"])
-def run_change(request, tmp_path, monkeypatch, capsys):
-    """Starts to add a document, and returns what gives the message."""
-
-    def over_http(server):
-        job = server.later("/add", texts=["A new text."], ids=["new"])
-        return lambda: job.result().text
-
-    def by_command(server):
-        (tmp_path / "new.csv").write_text("id,text\nnew,A new text.\n")
-        model = tmp_path / "model"
-        server.encoder.save(model)
-        words = ["add", str(server.file), str(tmp_path / "new.csv"), "--id", "id", "--model", str(model)]
-        thread = threading.Thread(target=cli.main, args=(words,))
-        thread.start()
-        time.sleep(2)
-
-        def message():
-            thread.join()
-            return capsys.readouterr().err
-
-        return message
-
-    return over_http if request.param == "/add" else by_command
 
 
 def test_an_index_may_not_be_writable_nor_of_another_encoder(coded):

@@ -1,21 +1,19 @@
 """The score of a masked language model on text held out."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh
 
-from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.sentences import split_encoder
-from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.tiny import tiny_config
 from train import masking
 from train.corpus import TokenStream
-from train.masking import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
+from train.masking import MaskRules, mask_blocks, masked_evaluator
 
 VOCAB, LENGTH = 60, 16
 RULES = MaskRules(4, np.arange(VOCAB) >= 5, np.zeros(VOCAB, bool), share=0.25)
+
+
 def stream(blocks=96, seed=0):
     """Text with an order to be learned: each token is the one before it plus one."""
     rng = np.random.default_rng(seed)

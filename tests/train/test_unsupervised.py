@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxwhiten.training.objectives import make_plan
 from tests.conftest import own_cache
 from tests.tiny import SENTENCES, write_model
-from tests.training.setups import changed, setup_for
+from tests.training.setups import setup_for
 from train.masked import MaskedHead
-from train.objectives import find_objective
 from train.tsdae import Decoder, delete_tokens
 
 LENGTH = 16

@@ -11,6 +11,7 @@ from flax import nnx
 from eval.methods import BertFlow
 from eval.methods.glow import Glow, Shift
 
+
 def data(n, d, seed=0):
     rng = np.random.default_rng(seed)
     curved = np.tanh(rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) / 2) + 0.3 * rng.standard_normal((n, d))
