@@ -103,14 +103,6 @@ def test_the_commands_run(page, minilm, tmp_path):
         assert done.returncode == 0, f"{name(page)}, line {line}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
 
 
-def test_there_is_code_to_run():
-    commands = {"search", "score", "fine-tune", "train-without-labels", "rerank", "static", "verify", "troubleshooting"}
-    assert {"README.md", *(f"docs/guides/{page}.md" for page in commands)} <= set(map(name, WITH_COMMANDS))
-    assert {"README.md", "docs/start/quickstart.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
-        map(name, WITH_CODE)
-    )
-
-
 def test_commands_paste_as_they_stand():
     """No block has prompts; what commands print is a block of its own."""
     prompt = re.compile(r"^(?:```console| *\$ .*)", re.MULTILINE)

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import weakref
-from email.message import Message
 
 import pytest
 
@@ -48,17 +47,6 @@ def test_missing_dependency_names_the_extra():
     with pytest.raises(errors.MissingDependencyError, match=r"Searching needs the package faiss-x.*jaxwhiten\[cpu\]"):
         errors.optional("no_such_module", "cpu", "Searching", "faiss-x")
     assert errors.optional("json", "cpu", "Searching") is json
-
-
-def test_the_address_of_an_installed_package_is_that_of_its_metadata(monkeypatch):
-    from importlib import metadata
-
-    message = Message()
-    message["Project-URL"] = "Docs, https://docs"
-    message["Project-URL"] = "Repository, https://host/name"
-    monkeypatch.setattr(errors, "__file__", "/nowhere/jaxwhiten/errors.py")
-    monkeypatch.setattr(metadata, "metadata", lambda name: message)
-    assert errors.install_command("data").endswith("'jaxwhiten[data] @ git+https://host/name'")
 
 
 def test_a_turned_error_does_not_keep_what_its_callers_held():

@@ -45,12 +45,11 @@ DOORS = {
     "normalize": normalize,
     "build_index": lambda x: build_index(x, "jax").search(OTHERS, 5)[1],
     "Index.add": added,
-    "Index.update": updated,
     "Index.search": lambda x: build_index(OTHERS).search(x, 5)[1],
     "similarity": lambda x: similarity(x, OTHERS),
     "Code.scores": lambda x: SPECTRUM.scores(x, SPECTRUM.encode(OTHERS)),
 }
-DIRECTED = {"build_index", "Index.add", "Index.update", "Index.search"}
+DIRECTED = {"build_index", "Index.add", "Index.search"}
 WITHOUT_WIDTH = {"Moments.update", "Whitening.fit", "SpectrumCode.fit", "normalize", "build_index"}
 # What no rows are: refused where something is made of them, and otherwise answered by no rows.
 FITS = DIRECTED | {"Whitening.fit", "SpectrumCode.fit"}

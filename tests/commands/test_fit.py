@@ -33,30 +33,6 @@ def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vec
     assert moments.provenance["fingerprint"] == encoder.view.fingerprint
 
 
-def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
-    words = ("-k", 5, "--beta", 0.5, "--gamma", 0.25, "--shrinkage", "oas", "-o", tmp_path / "w.safetensors")
-    done = run("fit", corpus, "--model", tiny_model, *MODEL, *words)
-    assert done.code == 0, done.err
-    assert "32 to 5 dimensions (β=0.5, γ=0.25), fitted on 600 rows" in done.out
-    params = Whitening.load(tmp_path / "w.safetensors").get_params()
-    assert (params["n_components"], params["beta"], params["gamma"], params["shrinkage"]) == (
-        5, 0.5, 0.25, "oas",
-    )  # fmt: skip
-    done = run(
-        "fit",
-        corpus,
-        "--model",
-        tiny_model,
-        *MODEL,
-        "--shrinkage",
-        0.1,
-        "-o",
-        tmp_path / "w.safetensors",
-        "--overwrite",
-    )
-    assert Whitening.load(tmp_path / "w.safetensors").shrinkage == 0.1
-
-
 def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, monkeypatch):
     raw = "\n\n".join(generated(400)) + "\n  \n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw.encode())))

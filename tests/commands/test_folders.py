@@ -74,18 +74,6 @@ def test_a_module_outside_the_folder(hostile, kind, path):
         Encoder.from_pretrained(hostile)
 
 
-def test_a_file_of_a_whole_folder_is_flushed_once(tmp_path, monkeypatch):
-    flushed, fsync = [], os.fsync
-    monkeypatch.setattr("jaxwhiten.io.files.os.fsync", lambda handle: flushed.append(handle) or fsync(handle))
-    with io.whole_folder(tmp_path / "out") as whole:
-        io.write_text(whole / "a", "a")
-        (whole / "b").write_text("b")
-    assert len(flushed) == 3  # a, b and the manifest
-    assert sorted(os.listdir(tmp_path / "out")) == ["a", "b", io.MANIFEST]
-    io.write_text(tmp_path / "alone", "a")
-    assert len(flushed) == 4
-
-
 @pytest.mark.filterwarnings("default")
 def test_a_cache_that_cannot_be_written(run, corpus, of_model, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")

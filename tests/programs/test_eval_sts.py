@@ -129,22 +129,6 @@ def test_rows_are_settings_with_their_fits(finished):
         assert scores.low < scores.wmean < scores.high
 
 
-def test_differences_to_the_raw_vectors_are_paired(finished):
-    run = Run.load(finished)
-    raw = {row.pooling: row for row in run.rows if row.whitening == "none"}
-    for row in (row for row in run.rows if row.pooling != "tfidf"):
-        assert (row.versus_raw is not None) == (row.whitening != "none")
-        if row.whitening != "none":
-            score, raw_score = (r.tasks["sts_sample"].wmean for r in (row, raw[row.pooling]))
-            assert row.versus_raw == {name: row.versus_raw["sts_sample"] for name in ("sts_sample", "average")}
-            difference = row.versus_raw["sts_sample"]
-            assert difference.value == pytest.approx(score - raw_score)
-            assert difference.low < difference.value < difference.high
-            # Both rows are scored on the same resamples: the difference is surer than the two scores are.
-            widths = [r.tasks["sts_sample"].high - r.tasks["sts_sample"].low for r in (row, raw[row.pooling])]
-            assert difference.high - difference.low < np.hypot(*widths)
-
-
 def test_every_row_equals_the_plain_form(finished, model, data_dir):
     run = Run.load(finished)
     task = load_sts("sts_sample")
