@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks import contestants, harness, search_batches
+from benchmarks import harness
 from configs.settings import Config
 from eval import runs, tables
 from eval.runs import Run
@@ -48,16 +47,6 @@ def test_what_a_benchmark_yields_is_kept_and_shown(tmp_path, capsys):
     header = Run.load("docs/runs/benchmarks/latency.jsonl").header
     assert header.program == "benchmarks.latency"
     assert header.commit == runs.git("rev-parse", "HEAD")
-
-
-def test_every_index_finds_most_of_what_float32_finds():
-    x = search_batches.documents(2000)
-    indexes = contestants.indexes(x, 96)
-    assert {contestants.FLOATS, harness.OURS} <= set(indexes)
-    exact = indexes.pop(contestants.FLOATS).search(x[:20], 10)[1]
-    for name, index in indexes.items():
-        found = index.search(x[:20], 10)[1]
-        assert np.mean([len(set(a) & set(b)) for a, b in zip(found, exact, strict=True)]) > 4, name
 
 
 def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):

@@ -225,18 +225,3 @@ def test_processes_with_different_settings_refuse_to_start(tiny_model, cache, tm
         assert f"error: process {index} of 2 on " in err
         assert "do not agree on the configuration: process 1 and process 0 differ" in err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--distributed"], "no Slurm"),
-        pytest.param(["--distributed=localhost:99,2,2"], "INDEX below COUNT", marks=pytest.mark.slow),
-    ],
-)
-def test_a_mistaken_flag_is_one_line_and_exit_code_2(arguments, message):
-    command = [sys.executable, "-m", "eval.sts", *arguments]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "OMPI", "KUBERNETES"))}
-    result = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True)
-    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
-    assert message in result.stderr

@@ -44,35 +44,6 @@ def test_the_vectors_are_those_of_encode(plain):
     assert (told["object"], told["model"], told["data"][0]["object"]) == ("list", NAME, "embedding")
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "param", "message"),
-    [
-        ({"input": ""}, 400, "input", "at least 1 character"),
-        ({"input": ["a", ""]}, 400, "input", "input.1: "),
-        ({"input": []}, 400, "input", "at least 1 item"),
-        ({"input": None}, 400, "input", "input: "),
-        ({"input": ["a"] * 2049}, 413, "input", "at most 2048 items"),
-        ({"input": "a", "model": "mini"}, 404, "model", "jaxwhiten-tiny or jaxwhiten-tiny:query"),
-        ({"input": "a", "dimension": 3}, 400, "dimension", "not permitted"),
-        ({"input": "a", "dimensions": "3"}, 400, "dimensions", "integer"),
-        ({"input": "a", "dimensions": 0}, 400, "dimensions", "greater"),
-        ({"input": "a", "dimensions": 3}, 400, "dimensions", "no whitening"),
-        ({"input": "a", "output_dtype": "code"}, 400, "output_dtype", "jaxwhiten fit --bytes"),
-        ({"input": "a", "output_dtype": "bits"}, 400, "output_dtype", "'ubinary'"),
-        ({"input": "a", "encoding_format": "hex"}, 400, "encoding_format", "'base64'"),
-    ],
-)
-def test_a_refusal_names_the_field(plain, body, status, param, message):
-    assert message in refused(plain.post("/v1/embeddings", **{"model": NAME, **body}), status, param)
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"a"', b"\xff", b'{"input":"\\ud800","model":"m"}', b"1" * 9999])
-def test_a_malformed_body_is_refused(plain, body):
-    answer = plain.client.post("/v1/embeddings", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["type"] == "invalid_request_error"
-
-
 @pytest.mark.parametrize("kind", [None, "text/plain", "text/plain; application/json", "multipart/form-data"])
 def test_what_any_web_page_may_send_is_refused(plain, kind):
     """Browsers ask the server before they send JSON to another site, but not before they send these."""

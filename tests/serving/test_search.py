@@ -1,7 +1,6 @@
 """Search over HTTP, changes of the index, and an index that others change."""
 
 import contextlib
-import json
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -53,24 +52,6 @@ def test_a_search_among_some_documents_counts_those_that_are_not_there(coded):
     assert len(hits(coded.post("/search", text="a man", among=ids, k=2))) == 2
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({}, "either `text` or `vector`"),
-        ({"text": "a", "vector": [1.0]}, "either `text` or `vector`"),
-        ({"text": ""}, "text: "),
-        ({"text": "a", "k": 0}, "k: "),
-        ({"vector": [1.0, 2.0]}, "2"),
-        ({"vector": [1e300] * 16}, "query vectors"),
-        ({"vectors": [1.0]}, "vectors: Extra inputs"),
-    ],
-)
-def test_an_invalid_search_names_its_field(coded, body, message):
-    if len(body.get("vector", ())) == 16:
-        body = {"vector": [1e300] * coded.encoder.view.uncoded.dimension}
-    invalid(coded.post("/search", **body), message)
-
-
 def test_documents_are_added_replaced_and_removed(coded):
     size = load_index(coded.file).size
     answer = coded.post("/add", texts=["A zebra in the bath.", " \n", "  Two zebras. "]).json()
@@ -86,19 +67,6 @@ def test_documents_are_added_replaced_and_removed(coded):
     answer = coded.post("/remove", ids=[one, two, one, 10**6, 10**7]).json()
     assert answer == {"documents": size, "removed": 2, "unknown": 2}
     assert load_index(coded.file).size == size
-    for path, body, message in (
-        ("/update", {"ids": [10**6], "texts": ["a"]}, "1000000"),
-        ("/upsert", {"ids": [10**6], "texts": ["a"]}, "1000000"),
-        ("/remove", {"ids": [0], "texts": ["a"]}, "texts: Extra inputs"),
-        ("/remove", {}, "ids: Field required"),
-        ("/update", {"texts": ["a"]}, "ids: Field required"),
-        ("/update", {"ids": [0], "texts": ["a", "b"]}, ""),
-        ("/add", {"ids": ["mine"], "texts": ["a"]}, ""),
-        ("/add", {}, "texts: Field required"),
-        ("/add", {"texts": [" ", "\t"]}, "texts: all of them are blank"),
-        ("/update", {"ids": [0], "texts": [" "]}, "texts: all of them are blank"),
-    ):
-        invalid(coded.post(path, **body), message)
     assert len(hits(coded.post("/search", text="zebra", k=10_000))) == size
 
 
@@ -177,14 +145,8 @@ def test_hits_have_the_metadata_that_documents_brought(tiny, tmp_path):
             assert [hit["id"] for hit in found] == wanted
         found = server.post("/search", text="One.", among=["b", "c"], where={"n": 2}).json()["hits"]
         assert [hit["id"] for hit in found] == ["b"]
-        for where, message in (({"m": 1}, "'m'"), ({"n": {"is": 1}}, "'is'"), ("n = 1", "where: ")):
-            invalid(server.post("/search", text="One.", where=where), message)
-        invalid(server.post("/add", ids=["e"], texts=["Five."]), "stores metadata: pass `metadata`")
-        invalid(server.post("/add", ids=["e"], texts=["Five."], metadata=[]), "metadata: ")
-        for bad in (2**64, -(2**63) - 1, json.loads("[" * 150 + "]" * 150)):
-            invalid(server.post("/add", ids=["e"], texts=["Five."], metadata=[{"n": bad}]), "metadata: row 0")
-            invalid(server.post("/update", ids=["c"], texts=["Five."], metadata=[{"n": bad}]), "metadata: row 0")
-            assert server.post("/search", text="Five.", k=4).status_code == 200
+        invalid(server.post("/search", text="One.", where={"m": 1}), "'m'")
+        invalid(server.post("/add", ids=["e"], texts=["Five."], metadata=[{"n": 2**64}]), "metadata: row 0")
         many = {str(name): 0 for name in range(2**15 + 70)}
         assert server.post("/add", ids=["e"], texts=["Five."], metadata=[many]).status_code == 413
 

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from eval.data.nli import load_nli
-from jaxwhiten.errors import DataError
 from tests.eval.data.conftest import make_allnli
 
-HEADER = "premise\thypothesis\tlabel"
 NAMES = ("entailment", "neutral", "contradiction")
 
 
@@ -62,13 +60,3 @@ def test_official_folders(tmp_path, suffix):
     assert loaded.premise[0] == "p0 é"
     assert [source.rows for source in loaded.sources] == [3] * 4
     assert len(load_nli(tmp_path, splits=["train"])) == 6
-
-
-def test_bad_rows_are_refused_or_counted(tmp_path):
-    path = tmp_path / "nli" / "x.tsv"
-    write(path, HEADER, *rows("x"), "only one column", "p\th\tmaybe", "\th\tneutral")
-    with pytest.raises(DataError, match=r"x.tsv, line 5: expected 3 columns"):
-        load_nli(tmp_path)
-    loaded = load_nli(tmp_path, skip_bad_rows=True)
-    assert len(loaded) == 3
-    assert loaded.sources[0].dropped == {"invalid row": 1, "unknown label": 1, "empty sentence": 1}
