@@ -42,10 +42,10 @@ def test_a_link_that_leaves_the_model(hostile, name, tmp_path):
     encoder = Encoder.from_pretrained(hostile, pooling="mean", max_length=32)
     (hostile / name).parent.mkdir(exist_ok=True)
     (hostile / name).symlink_to(tmp_path / "secret")
-    with pytest.raises(ModelError, match=f"{name}: a link that leaves the folder"):
+    with pytest.raises(ModelError, match=f"{name}: .*leaves"):
         Encoder.from_pretrained(hostile)
     if "/" not in name and name != "openvino":
-        with pytest.raises(ModelError, match="a link that leaves the folder"):
+        with pytest.raises(ModelError, match="leaves the folder"):
             encoder.save(tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
@@ -60,7 +60,7 @@ def test_links_of_the_hubs_cache_are_followed(tiny_model, tmp_path):
     load_model(snapshot)
     (blobs / "merges.txt-blob").symlink_to("/etc/hostname")
     (snapshot / "merges.txt").symlink_to("../../blobs/merges.txt-blob")
-    with pytest.raises(ModelError, match=r"merges\.txt: a link that leaves the folder"):
+    with pytest.raises(ModelError, match=r"merges\.txt: .*leaves"):
         resolve_folder(snapshot)
 
 
@@ -70,7 +70,7 @@ def test_a_module_outside_the_folder(hostile, kind, path):
     first = [{"type": "sentence_transformers.models.Transformer", "path": ""}] if kind == "Pooling" else []
     listed = [*first, {"type": f"sentence_transformers.models.{kind}", "path": path}]
     (hostile / "modules.json").write_text(json.dumps(listed))
-    with pytest.raises(ModelError, match="is not a valid file or folder name in it"):
+    with pytest.raises(ModelError, match="not a valid file"):
         Encoder.from_pretrained(hostile)
 
 

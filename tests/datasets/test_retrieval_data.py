@@ -47,12 +47,12 @@ def test_a_folder_in_beirs_form(beir):
 
 def test_judged_documents_that_are_not_there_are_counted_and_never_found(beir):
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td9\t1\n")
-    with pytest.warns(UserWarning, match=r"test.tsv: 1 judged documents are not in the corpus"):
+    with pytest.warns(UserWarning, match="1 judged documents"):
         data = read_own(beir)
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert recalls(np.array([[0, 1, 2]]), data.gold).tolist() == [0.5]
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n9\td1\t1\n")
-    with pytest.raises(DataError, match=r"test.tsv, line 2: the query '9' is not in"):
+    with pytest.raises(DataError, match="line 2: .*'9'"):
         read_own(beir)
 
 

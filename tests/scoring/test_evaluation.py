@@ -96,7 +96,7 @@ def test_a_corpus_is_searched_with_the_judged_documents():
     assert among.score < alone.score
     assert alone.verdict.endswith("add the rest of the corpus with `corpus`.")
     assert "relevant to a query" not in among.verdict
-    with pytest.raises(InputError, match="omit it for pairs"):
+    with pytest.raises(InputError, match="for pairs"):
         evaluate(encoder, (["a", "b"], ["c", "d"], [1.0, 2.0]), corpus=corpus)
 
 
@@ -193,7 +193,7 @@ def test_the_own_head_is_the_score(encoder, pairs):
     other, lead = against.rows[against.versus], against.rows[0].scores["spearman"] - against.score
     assert other.versus_own.value == pytest.approx(lead), "the whole folder is compared, not its raw vectors"
     assert "coded vectors" in against.verdict
-    with pytest.raises(InputError, match="already includes a whitening"):
+    with pytest.raises(InputError, match="a whitening"):
         evaluate(small, pairs, k=4)
     with pytest.raises(InputError, match="pass sentences"):
         evaluate(encoder, ScoredPairs(np.eye(3), np.eye(3), np.arange(3.0)), bytes=4)

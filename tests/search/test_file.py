@@ -163,11 +163,11 @@ def test_a_flipped_byte_is_reported_with_its_page(kind, copied):
     path = copied(kind)
     edit(path, lambda c: c.execute("UPDATE files SET checksum = 'x'"))
     if kind != "jax":
-        with pytest.raises(FormatError, match="checksum does not match"):
+        with pytest.raises(FormatError, match="checksum"):
             load_index(path)
     path = copied(kind)
     edit(path, lambda c: c.execute("UPDATE header SET value = replace(value, 'f00', 'f01')"))
-    with pytest.raises(FormatError, match="checksum does not match"):
+    with pytest.raises(FormatError, match="checksum"):
         load_index(path)
 
 
