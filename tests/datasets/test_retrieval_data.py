@@ -52,7 +52,7 @@ def test_judged_documents_that_are_not_there_are_counted_and_never_found(beir):
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert recalls(np.array([[0, 1, 2]]), data.gold).tolist() == [0.5]
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n9\td1\t1\n")
-    with pytest.raises(DataError, match="line 2: .*'9'"):
+    with pytest.raises(DataError, match=r"line 2: .*'9'"):
         read_own(beir)
 
 

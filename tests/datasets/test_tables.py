@@ -66,7 +66,7 @@ def test_parquet_and_arrow(tmp_path):
     assert read_table(path, {"score": "score"}) == {"score": [0.5, 1.0, 2.0]}
     with pytest.raises(DataError, match="1: 'nested'"):
         read_table(path, {"x": "nested"})
-    with pytest.raises(DataError, match="a.parquet, line 2: 'x'"):
+    with pytest.raises(DataError, match=r"line 2: 'x'"):
         read_table(path, {"x": "x"})
     table = read_table(path, {"x": "x"}, skip_bad_rows=True)
     assert (table["x"], table.lines.tolist(), table.skipped) == (["a", "c"], [1, 3], 1)
@@ -82,7 +82,7 @@ def test_columns_are_joined(tmp_path):
     rows = [(2, ["A\nplays", "x"]), (3, ["runs", "y"])]
     assert list(table_rows(path, ["title+body", "c+d"])) == rows
     path = write(tmp_path / "b.jsonl", '{"title": "A"}\n{"title": "B", "body": "c"}\n')
-    with pytest.raises(DataError, match="1: .*'body'"):
+    with pytest.raises(DataError, match=r"1: .*'body'"):
         list(table_rows(path, ["title+body"]))
 
 

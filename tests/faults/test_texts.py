@@ -172,10 +172,10 @@ def test_every_door_takes_texts_so(kit, door):
 def test_rows_that_are_no_pairs_are_refused(kit):
     for door in (kit.cross.predict, lambda rows: evaluate(kit.encoder, rows)):
         for bad in (["ab"], [("a", "b", "c", "d")], [None], [b"ab"]):
-            with pytest.raises(InputError, match="^Row 0: .*tuples"):
+            with pytest.raises(InputError, match=r"^Row 0: .*tuples"):
                 door(bad)
     table = [{"a": "one", "b": "two"}]
-    with pytest.raises(InputError, match="^Row 0: .*tuples"):
+    with pytest.raises(InputError, match=r"^Row 0: .*tuples"):
         kit.cross.predict(table)
     with pytest.raises(InputError, match="columns=SENTENCE1"):
         evaluate(kit.encoder, table)
@@ -203,9 +203,9 @@ def test_streams_are_read_block_by_block(kit, door, monkeypatch):
         blocks = kit.encoder.encode_stream(texts, block_size=16)
         assert len(next(blocks)) == 16
         assert len(read) <= 32
-        with pytest.raises(InputError, match="^Sentence 40: .*int 7"):
+        with pytest.raises(InputError, match=r"^Sentence 40: .*int 7"):
             list(blocks)
     else:
-        with pytest.raises(InputError, match="^Sentence 40: .*int 7"):
+        with pytest.raises(InputError, match=r"^Sentence 40: .*int 7"):
             DOORS[door](kit, texts)
     assert len(read) == 48
