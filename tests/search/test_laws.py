@@ -19,7 +19,7 @@ KINDS = {
     "jax codes": {"codes": CODE, "rescore": "float16"},
     "faiss-ivf": {"codes": CODE, "nlist": 6, "nprobe": 6},
 }
-TEXTS = generated(120)
+TEXTS = generated(400)
 
 
 def made(kind, rows):
@@ -72,7 +72,7 @@ def test_a_search_of_a_text_is_that_of_its_vector(tiny_model, options):
     assert search_text(index, encoder, [TEXTS[7]], 9) == [by_text]
     add_text(index, encoder, ["Salt and pepper."])
     [hits] = index.hits(np.asarray(encoder.encode_document(["Salt and pepper."])), 3)
-    assert hits[0].score > 0.97
+    assert hits[0].score > 0.8
     assert len(TEXTS) in [hit.id for hit in hits]
     given = build_index(encoder.encode_document(TEXTS), "jax", documents=TEXTS, **options)
     np.testing.assert_allclose(given.search(np.asarray(encoder.encode_query([TEXTS[7]])), 9)[0], scores, atol=1e-6)
