@@ -1,6 +1,7 @@
 """Every mistake with an index: its class, and the words that say what to do. Nothing is changed by one."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ SEARCHED = {
     "k": (lambda: search(VECTORS, 0), "at least 1"),
     "width": (lambda: search(VECTORS[:, 1:].copy()), "32 31"),
     "width that tells the way": (lambda: build(codes="ubinary").search(VECTORS[:, :4].copy(), 1), "32 4 search_text"),
-    "one text": (lambda: search_text(build(), None, "a question"), "list"),
+    "one text": (lambda: search_text(build(), SimpleNamespace(documents=None, queries=None), "a question"), "list"),
     "no among": (lambda: build().search(VECTORS, 1, among=[]), "no IDs"),
     "where without texts": (lambda: build().search(VECTORS[:1], 1, where="id > 3"), "no texts"),
     "words without words": (lambda: build().hits(VECTORS[:1], 3, texts=["a"]), "no words"),
@@ -122,7 +123,8 @@ def test_a_row_that_cannot_be_compared_is_named(backend, value, error):
 
 
 def test_a_document_at_the_mean_has_no_direction_after_whitening():
-    check(InputError, lambda: build(rows=with_row(WHITENING.mean_, 17), whitening=WHITENING), "17 zero")
+    centered = SimpleNamespace(kernel=(np.eye(D, 16, dtype=np.float32), np.zeros(16, np.float32)))
+    check(InputError, lambda: build(rows=with_row(0, 17), whitening=centered), "17 zero")
 
 
 @pytest.mark.parametrize(
