@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxwhiten import Whitening, normalize
+from jaxwhiten import Whitening
 from jaxwhiten.commands import apply
 
 
@@ -22,16 +22,6 @@ def test_blocks_give_what_the_whole_gives(run, whitening_file, vectors, tmp_path
     out = np.load(tmp_path / "out.npy")
     assert out.shape == (101, 16)
     np.testing.assert_allclose(out, Whitening.load(whitening_file).transform(vectors), atol=1e-5)
-
-
-def test_knobs_and_unit_length(run, whitening_file, vectors, tmp_path):
-    np.save(tmp_path / "v.npy", vectors.astype(np.float64))
-    words = ("-k", 4, "--beta", 0, "--gamma", 0.5, "--normalize", "-o", tmp_path / "out.npy")
-    assert run("apply", whitening_file, tmp_path / "v.npy", *words).code == 0
-    whitening = Whitening.load(whitening_file).with_params(n_components=4, beta=0.0, gamma=0.5)
-    out = np.load(tmp_path / "out.npy")
-    assert out.dtype == np.float64
-    np.testing.assert_allclose(out, normalize(whitening.transform(vectors.astype(np.float64))), atol=1e-12)
 
 
 def test_to_stdout(run, whitening_file, vectors, tmp_path):

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten import Encoder
 from tests.tiny import SENTENCES
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
@@ -74,12 +74,3 @@ def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch):
     done = run("encode", "-", "--model", tiny_model, *MODEL, *words)
     assert done.code == 0, done.err
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), vectors, atol=1e-5)
-
-
-def test_whitened_and_normalized(run, tiny_model, tmp_path, vectors, whitening_file):
-    path = write(tmp_path, ".txt")
-    words = ("--whitening", whitening_file, "-k", 8, "--gamma", 0.5, "--normalize", "--output", tmp_path / "e.npy")
-    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
-    assert done.code == 0, done.err
-    whitening = Whitening.load(whitening_file).with_params(n_components=8, gamma=0.5)
-    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), normalize(whitening.transform(vectors)), atol=1e-5)
