@@ -1,4 +1,4 @@
-"""`jaxwhiten encode`: every input and output form gives the vectors of `Encoder.encode`, and mistakes one line."""
+"""`jaxwhiten encode`: every input and output form gives the vectors of `Encoder.encode`."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Folders: what is not ours is not written into, and what leaves a folder is not read."""
+"""Folders: what users keep in them stays, and what leaves a folder is not read."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`jaxwhiten inspect`: text for people, JSON for programs, and one line for what is neither file."""
+"""`jaxwhiten inspect`: text for people, JSON for programs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""An index that lives: `add`, `remove`, `index --like`, Ctrl-C, and `search` from elsewhere."""
+"""An index that lives: `add`, `remove`, Ctrl-C, and `search` from elsewhere."""
 
 import json
 import shutil

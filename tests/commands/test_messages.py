@@ -1,4 +1,4 @@
-"""What reaches a terminal: no passwords, no active characters, one line for every mistake."""
+"""What reaches a terminal: no passwords and no active characters."""
 
 import io
 import os

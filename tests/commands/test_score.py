@@ -1,7 +1,6 @@
 """`jaxwhiten score`: one's own pairs, with a header or without, and searches; raw, whitened and coded vectors."""
 
 import json
-import re
 
 import pytest
 
@@ -59,22 +58,6 @@ def test_raw_and_whitened(run, tiny_model, table, pairs):
     assert report["verdict"]
 
 
-def test_fewer_bytes(run, tiny_model, table):
-    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4, 8, "-k", 8, 16)
-    assert done.code == 0, done.err
-    cells = [line.split()[:3] for line in done.out.splitlines()[3:-2]]
-    assert cells[:7] == [
-        *[["raw", "32", "128"], ["whitened", "8", "32"], ["whitened", "16", "64"]],
-        *[["int8", "32", "32"], ["binary", "32", "4"], ["code", "32", "4"], ["code", "32", "8"]],
-    ]
-    whitened = [line.split()[:4] for line in done.out.splitlines()[10:12]]
-    assert whitened == [["whitened", "code", "32", "4"], ["whitened", "code", "32", "8"]]
-    assert [line[0] for line in cells[9:]] == ["TF-IDF", "BM25"]
-    alone = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4).out
-    names = ["raw", "int8", "binary", "code", "whitened", "TF-IDF", "BM25"]
-    assert [line.split()[0] for line in alone.splitlines()[3:-2]] == names
-
-
 @pytest.mark.parametrize("kind", ["table", "folder"])
 def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
     rows = list(zip(pairs.sentence1, pairs.sentence2, strict=True))
@@ -97,28 +80,6 @@ def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
     shown = run("score", path, *how).out
     assert shown.splitlines()[2].split()[:3] == ["dims", "bytes", "nDCG@10"]
     assert shown.strip().endswith(report["verdict"])
-
-
-def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
-    whitening = Whitening(n_components=16).fit(
-        encoder.encode(pairs.sentence1),
-    )
-    coded = encoder.with_whitening(whitening).with_code(SpectrumCode(bytes=8).fit(whitening))
-    coded.save(tmp_path / "coded")
-    path = table("p.tsv")
-    rows = by_name(json.loads(run("score", path, "--model", tmp_path / "coded", "--json").out))
-    words = {w for side in (pairs.sentence1, pairs.sentence2) for s in side for w in re.findall(r"\w+", s.lower())}
-    assert {name: (row["dimensions"], row["bytes"]) for name, row in rows.items()} == {
-        **{"raw": (32, 128), "whitened": (16, 64), "coded": (16, 8)},
-        **dict.fromkeys(("TF-IDF", "BM25"), (len(words), None)),
-    }
-    raw, whitened = (rows[name]["scores"]["spearman"] for name in ("raw", "whitened"))
-    assert raw == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
-    assert whitened == pytest.approx(evaluate(coded.with_view(coded.view.uncoded), pairs).spearman, abs=0.01)
-    done = run("score", path, "--model", tmp_path / "coded", "-k", 4)
-    assert done.code == 2
-    assert "already includes a whitening" in done.err
 
 
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""`python -m train.cross`: the folder it leaves, killed and resumed, negatives, and every mistake one line."""
+"""`python -m train.cross`: the folder it leaves, and its negatives."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`python -m train.mlm` as users run it: the whole way, killed and resumed, from random weights and from a model."""
+"""`python -m train.mlm` as users run it: the folder a run leaves, and what makes another recipe."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""An id means one document for ever: what documents bring, what the index gives, and every mistake with them."""
+"""An id means one document for ever: what the index gives, and every mistake with them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every backend behind the one interface: results, the whitening inside, files, and what is refused."""
+"""Every backend behind the one interface: results, the whitening inside, and the lists of FAISS."""
 
 import dataclasses
 from types import SimpleNamespace

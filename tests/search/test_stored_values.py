@@ -1,4 +1,4 @@
-"""What an index takes, it stores and answers as it was given; what it cannot is refused at every door."""
+"""What an index takes, it stores and answers as it was given."""
 
 import json
 
