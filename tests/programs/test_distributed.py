@@ -214,14 +214,3 @@ def test_when_a_process_dies_the_others_stop_and_name_it(victim, count, sbert_se
     steps = [path for path in (out / "checkpoints").iterdir() if path.name.isdigit()]
     assert steps  # those that have their final name are whole
     assert all((path / "_CHECKPOINT_METADATA").is_file() for path in steps)
-
-
-@pytest.mark.slow
-def test_processes_with_different_settings_refuse_to_start(tiny_model, cache, tmp_path):
-    command = program("eval.sts", "configs/sample.py", model=tiny_model, out=tmp_path / "out", seed="{index}")
-    for index, process in enumerate(start(2, command, cache)):
-        out, err = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, out) == (2, "")
-        assert f"error: process {index} of 2 on " in err
-        assert "do not agree on the configuration: process 1 and process 0 differ" in err
-    assert not (tmp_path / "out").exists()

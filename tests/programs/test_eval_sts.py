@@ -179,12 +179,6 @@ def test_a_place_is_filled_and_the_rest_is_left_alone(page):
     assert page.read_text() == text
 
 
-def test_a_run_that_is_not_there_leaves_its_table(page):
-    page.write_text("<!-- table nothing sts_table -->\nold\n<!-- end -->\n")
-    assert tables.fill(page) == ["nothing"]
-    assert "old" in page.read_text()
-
-
 def test_runs_of_several_seeds_are_one_table_of_means(page):
     whole = Run.load("runs/tiny")
     moved = []

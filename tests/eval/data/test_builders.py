@@ -2,12 +2,10 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
 from eval.data import STS_TASKS, load_nli, load_sts
-from jaxwhiten.errors import DataNotFoundError
 from tests.eval.data.conftest import make_allnli, make_tar
 
 pytest.importorskip("tensorflow_datasets")
@@ -52,21 +50,6 @@ def test_nli_is_downloaded_once(served):
     dev = load_nli(splits=["dev"])
     assert dev.label.tolist() == [0, 1, 2]
     assert dev.hypothesis[1] == "A hypothesis of dev 1"
-
-
-def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path, monkeypatch):
-    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waited to try again"))
-    remedies = r"(?s)no connection.*data_dir.*JAXWHITEN_DATA_DIR.*connect to the network and rerun"
-    for task in ("STS12", "SICK-R"):
-        with pytest.raises(DataNotFoundError, match=remedies) as caught:
-            load_sts(task)
-        assert caught.value.exit_code == 2
-        assert "\n" not in str(caught.value)
-    with pytest.raises(DataNotFoundError, match=remedies):
-        load_nli()
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataNotFoundError, match=r"empty: no NLI files in it.*no connection"):
-        load_nli(tmp_path / "empty")
 
 
 def test_tensorflow_is_not_imported(real_data):
