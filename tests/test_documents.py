@@ -103,14 +103,6 @@ def test_the_commands_run(page, minilm, tmp_path):
         assert done.returncode == 0, f"{name(page)}, line {line}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
 
 
-def test_there_is_code_to_run():
-    commands = {"search", "score", "fine-tune", "train-without-labels", "rerank", "static", "verify", "troubleshooting"}
-    assert {"README.md", *(f"docs/guides/{page}.md" for page in commands)} <= set(map(name, WITH_COMMANDS))
-    assert {"README.md", "docs/start/quickstart.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
-        map(name, WITH_CODE)
-    )
-
-
 def test_commands_paste_as_they_stand():
     """No block has prompts; what commands print is a block of its own."""
     prompt = re.compile(r"^(?:```console| *\$ .*)", re.MULTILINE)
@@ -200,16 +192,6 @@ def test_every_table_has_its_run(made):
     assert {name(page): messages[name(page)] for page in PAGES if messages[name(page)] != "filled"} == {}
     changed = [name(page) for page in PAGES if (folder / name(page)).read_bytes() != page.read_bytes()]
     assert changed == [], "run `make tables`"
-
-
-def test_messages_of_the_troubleshooting_page_are_in_the_code():
-    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
-    table = page.partition("## Messages")[2].partition("## Symptoms")[0]
-    messages = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
-    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "jaxwhiten").rglob("*.py"))
-    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # a message over several lines
-    assert messages
-    assert [message for message in messages if message not in joined] == []
 
 
 def test_the_repository_is_named_once():

@@ -6,14 +6,12 @@ import json
 import subprocess
 import sys
 import weakref
-from email.message import Message
 
 import pytest
 
 from jaxwhiten import errors
 from jaxwhiten.errors import DataError, InputError, turning
 from jaxwhiten.options import Rule, check_options
-from tests.conftest import ROOT
 
 
 def test_every_error_is_one_of_ours_with_an_exit_code():
@@ -49,32 +47,6 @@ def test_missing_dependency_names_the_extra():
     with pytest.raises(errors.MissingDependencyError, match=r"Searching needs the package faiss-x.*jaxwhiten\[cpu\]"):
         errors.optional("no_such_module", "cpu", "Searching", "faiss-x")
     assert errors.optional("json", "cpu", "Searching") is json
-
-
-def test_the_address_of_an_installed_package_is_that_of_its_metadata(monkeypatch):
-    from importlib import metadata
-
-    message = Message()
-    message["Project-URL"] = "Docs, https://docs"
-    message["Project-URL"] = "Repository, https://host/name"
-    monkeypatch.setattr(errors, "__file__", "/nowhere/jaxwhiten/errors.py")
-    monkeypatch.setattr(metadata, "metadata", lambda name: message)
-    assert errors.install_command("data").endswith("'jaxwhiten[data] @ git+https://host/name'")
-
-
-def test_every_advice_to_install_comes_from_one_place():
-    """But what is said of other packages."""
-    for path in (ROOT / "jaxwhiten").rglob("*.py"):
-        if path.name != "errors.py":
-            assert "pip install 'jaxwhiten" not in path.read_text(encoding="utf-8"), path
-
-
-def test_a_name_is_checked_against_any_iterable():
-    errors.check_name("backend", "jax", (name for name in ("jax", "faiss-flat")))
-    with pytest.raises(errors.InputError, match=r"Unknown backend 'jx'. Did you mean 'jax'"):
-        errors.check_name("backend", "jx", {"jax": 1})
-    with pytest.raises(errors.InputError, match=r"Unknown backend \['jax'\]"):  # which no dictionary could look up
-        errors.check_name("backend", ["jax"], {"jax": 1})
 
 
 def test_a_turned_error_does_not_keep_what_its_callers_held():

@@ -1,8 +1,5 @@
 """What a stranger meets first: the names at the top of the package, and what help says of them."""
 
-import inspect
-import pydoc
-
 import jax
 import pytest
 
@@ -19,19 +16,6 @@ def test_names_at_the_top():
     assert all(getattr(jaxwhiten, name) is not None for name in jaxwhiten.__all__)
     with pytest.raises(AttributeError, match="no attribute 'encoder_'"):
         jaxwhiten.encoder_  # noqa: B018
-
-
-def test_help_begins_with_the_main_job_and_dir_shows_the_public_names():
-    assert "small = encoder.shrink(texts, bytes=96)" in pydoc.plain(pydoc.render_doc(jaxwhiten))[:700]
-    assert dir(jaxwhiten) == sorted(jaxwhiten.__all__)
-
-
-def test_help_shows_types():
-    shown = str(inspect.signature(Encoder.encode))
-    assert "sentences: 'str | Texts'" in shown
-    assert "normalize_embeddings: 'bool' = False" in shown
-    assert "-> 'np.ndarray | dict[str, np.ndarray]'" in shown
-    assert "Any" not in shown
 
 
 @pytest.mark.devices

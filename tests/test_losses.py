@@ -8,7 +8,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxwhiten import losses
-from jaxwhiten.errors import InputError
 from jaxwhiten.losses import parse_concatenation
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 from tests.conftest import slow_but
@@ -168,18 +167,3 @@ def test_eight_devices_give_the_loss_of_one(name):
     if name == "mnr":
         halves = [float(loss([jnp.asarray(c[i : i + 4]) for c in columns], None, {})) for i in (0, 4)]
         assert abs(np.mean(halves) - one) > 1e-2, "halves see fewer negatives, so their loss must differ"
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: objective_loss("softmx"), "softmax"),
-        (lambda: objective_loss("mnr", margin=1.0), "margin"),
-        (lambda: parse_concatenation("(u,w)"), "'w'"),
-        (lambda: objective_loss("mnr", dims=(8, 4), weights=(1.0,)), "as many"),
-        (lambda: objective_loss("cosine", dims=(99,))([jnp.ones((2, 4))] * 2, jnp.ones(2), {}), "99"),
-    ],
-)
-def test_mistakes_are_named(call, message):
-    with pytest.raises(InputError, match=message):
-        call()

@@ -1,7 +1,6 @@
 """What packages, CI and releases consist of: extras that exist, versions that agree, an sdist that builds the wheel."""
 
 import itertools
-import os
 import re
 import subprocess
 import sys
@@ -38,37 +37,6 @@ def test_every_extra_named_is_there():
     there = set(PROJECT["optional-dependencies"])
     unknown = {path.name: extras(path.read_text(encoding="utf-8")) - there for path in READERS}
     assert {name: missing for name, missing in unknown.items() if missing} == {}
-
-
-def test_extras_are_found():
-    assert extras(MAKEFILE.read_text()) >= {"cpu", "databases", "spark", "docs", "eval", "dev", "bench"}
-    assert extras((ROOT / "README.md").read_text(encoding="utf-8")) == {"cpu"}
-    named = {path.stem: extras(path.read_text(encoding="utf-8")) for path in EXPERIMENTS if path.stem != "setup"}
-    assert named["aot"] == {"aot", "train", "test"}
-    assert named["reproduce"] == {"cpu", "data", "eval"}
-    assert all(named.values()), named
-
-
-def test_the_makefile_alone_lists_every_extra_of_the_tests():
-    (everything,) = re.findall(r"^ALL_EXTRAS +\?= (.*)", MAKEFILE.read_text(), re.MULTILINE)
-    assert {"cpu", "train", "test", "parity", "ray", "beam", "spark", "databases"} <= set(everything.split(","))
-    for path in (ROOT / ".ci" / "run", ROOT / ".github" / "workflows" / "ci.yml"):
-        text = path.read_text(encoding="utf-8")
-        assert "make test-all" in text
-        assert "parity" not in text
-
-
-def test_an_experiment_says_what_it_needs_takes_and_feeds():
-    assert len(EXPERIMENTS) > 3
-    for path in EXPERIMENTS:
-        if path.stem == "setup":
-            continue
-        head = re.match(r"(?:#.*\n)*", path.read_text(encoding="utf-8"))[0]
-        assert f"experiments/{path.name}" in head, path.name
-        assert os.access(path, os.X_OK), path.name
-        stated = dict(re.findall(r"^# (needs|takes|feeds)  (.+)$", head, re.MULTILINE))
-        assert set(stated) == {"needs", "takes", "feeds"}, path.name
-        assert (ROOT / stated["feeds"].split(",")[0]).is_file(), path.name
 
 
 def test_versions_agree():
@@ -112,10 +80,3 @@ def test_the_sdist_holds_what_builds_the_wheel(tmp_path):
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], cwd=folder, check=True
     )
     assert list(tmp_path.glob("*.whl"))
-
-
-def test_mutation_knows_the_rooms_that_are_there():
-    text = (ROOT / "ci" / "mutation.py").read_text(encoding="utf-8")
-    rooms = re.findall(r'"(\w+)"', re.search(r"^ROOMS = \((.*)\)", text, re.MULTILINE)[1])
-    assert len(rooms) >= 6
-    assert [room for room in rooms if not (ROOT / "jaxwhiten" / room / "__init__.py").is_file()] == []

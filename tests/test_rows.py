@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxwhiten
 from jaxwhiten import Moments, Whitening, build_index, normalize
 from jaxwhiten.arrays import as_floats
 from jaxwhiten.codes import make_code
@@ -34,13 +33,6 @@ def added(rows):
     return index.search(OTHERS, 5)[1]
 
 
-def updated(rows):
-    ids = [str(row) for row in range(N)]
-    index = build_index(OTHERS, ids=ids)
-    index.update(ids[: len(rows)], rows)
-    return index.search(OTHERS, 5)[1].astype(int)
-
-
 # What each door makes of rows; `directed` ones refuse rows without a direction, too.
 DOORS = {
     "Moments.update": lambda x: Moments().update(x).M2,
@@ -53,12 +45,11 @@ DOORS = {
     "normalize": normalize,
     "build_index": lambda x: build_index(x, "jax").search(OTHERS, 5)[1],
     "Index.add": added,
-    "Index.update": updated,
     "Index.search": lambda x: build_index(OTHERS).search(x, 5)[1],
     "similarity": lambda x: similarity(x, OTHERS),
     "Code.scores": lambda x: SPECTRUM.scores(x, SPECTRUM.encode(OTHERS)),
 }
-DIRECTED = {"build_index", "Index.add", "Index.update", "Index.search"}
+DIRECTED = {"build_index", "Index.add", "Index.search"}
 WITHOUT_WIDTH = {"Moments.update", "Whitening.fit", "SpectrumCode.fit", "normalize", "build_index"}
 # What no rows are: refused where something is made of them, and otherwise answered by no rows.
 FITS = DIRECTED | {"Whitening.fit", "SpectrumCode.fit"}
@@ -201,11 +192,3 @@ def test_no_rows_are_refused_by_fits_and_indexes_alone(door):
             DOORS[door](ROWS[:0])
     elif door != "Moments.update":
         assert len(DOORS[door](ROWS[:0])) == 0
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_coded_rows_are_decoded(door):
-    codes = INT8.encode(ROWS)
-    if door == "Index.search":  # its documents do not know their space
-        assert isinstance(codes, jaxwhiten.Vectors)
-    np.testing.assert_allclose(DOORS[door](codes), DOORS[door](codes.decode()), atol=1e-5)

@@ -72,16 +72,3 @@ def arguments():
 def test_the_options_in_messages_are_there():
     named = {(path.name, text) for path, text in messages() if path.parent.name != "runtime"}
     assert [place for place in sorted(named) if not set(_FLAG.findall(place[1])) <= arguments().keys()] == []
-
-
-def test_a_parameter_in_advice_is_marked():
-    """Else a command cannot show it as its flag. Words that are nouns of English are none."""
-    names = set(arguments().values()) | {flag[1:] for flag in arguments() if len(flag) == 2}
-    names -= {"columns", "data", "sentences", "texts", "vectors"}
-    advice = re.compile(
-        rf"\b(?:use|omit|pass|set|lower|specify) ({'|'.join(sorted(names))})\b(?![\w`=/.-])", re.IGNORECASE
-    )
-    library = {text for path, text in messages() if path.parent.name != "commands"}
-    assert {found[0] for text in library for found in advice.finditer(text) if found[0][1].islower()} == {
-        "set tuned"
-    }  # with its flag

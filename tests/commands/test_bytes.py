@@ -12,7 +12,6 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.codes.files import open_vectors
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
-from tests.sentences import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 
@@ -108,16 +107,6 @@ def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, m
     assert not (tmp_path / "cache" / "embeddings").exists()
 
 
-@pytest.mark.parametrize("command", ["fit", "apply"])
-def test_bytes_without_their_code_are_refused(run, codes, whitening_file, command, tmp_path):
-    Path(f"{codes}.code.safetensors").unlink()
-    words = ["fit", codes] if command == "fit" else ["apply", whitening_file, codes]
-    done = run(*words, "-o", tmp_path / ("w.safetensors" if command == "fit" else "out.npy"))
-    assert done.code == 2
-    assert "codes.npy: contains codes, but codes.npy.code.safetensors, which describes them, is missing" in done.err
-    assert done.err.count("\n") == 1
-
-
 def test_a_code_of_other_bytes_is_refused(run, codes, tmp_path):
     bytes_ = np.load(codes)
     np.save(codes, bytes_[::-1])
@@ -127,25 +116,3 @@ def test_a_code_of_other_bytes_is_refused(run, codes, tmp_path):
     load_code(Path(f"{codes}.code.safetensors")).save(tmp_path / "mine.npy.code.safetensors", {"codes_sha256": None})
     np.save(tmp_path / "mine.npy", bytes_)  # codes that a user saves, with code.save
     assert run("fit", tmp_path / "mine.npy", "-o", tmp_path / "w.safetensors").code == 0
-
-
-def test_what_was_there_stays_when_writing_fails(run, codes, coded, tmp_path, monkeypatch):
-    before = codes.read_bytes(), Path(f"{codes}.code.safetensors").read_bytes()
-    (tmp_path / "more.txt").write_text("\n".join(generated(50, seed=9)))
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("jaxwhiten.io.sha256_file", full)
-    done = run("encode", tmp_path / "more.txt", "--model", coded, "-o", codes, "--overwrite")
-    assert done.code != 0
-    assert "No space left" in done.err
-    assert (codes.read_bytes(), Path(f"{codes}.code.safetensors").read_bytes()) == before
-
-
-def test_parquet_holds_bytes(run, corpus, coded, tmp_path):
-    pq = pytest.importorskip("pyarrow.parquet")
-    assert run("encode", corpus, "--model", coded, "-o", tmp_path / "codes.parquet").code == 0
-    column = pq.read_table(tmp_path / "codes.parquet")["embedding"]
-    assert "uint8" in str(column.type)
-    assert load_code(tmp_path / "codes.parquet.code.safetensors").nbytes == 8

@@ -20,17 +20,6 @@ def texts(tmp_path):
     return found
 
 
-def test_vectors_give_the_code_alone(run, tmp_path):
-    vectors = np.random.default_rng(0).standard_normal((400, 16)).astype(np.float32)
-    np.save(tmp_path / "v.npy", vectors)
-    done = run("fit", tmp_path / "v.npy", "--bytes", 4, "-o", tmp_path / "code.safetensors")
-    assert done.code == 0, done.err
-    code = load_code(tmp_path / "code.safetensors")
-    assert code.encode(vectors).shape == (400, 4)
-    assert code.decode(code.encode(vectors)).shape == vectors.shape
-    assert code.provenance["corpus"] == "v.npy"
-
-
 @pytest.mark.parametrize("rescore", [(), ("--rescore", "int8")])
 @pytest.mark.parametrize("codes", [("--bytes", 8), ("--codes", "ubinary"), ("--codes", "int8")])
 def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):

@@ -143,12 +143,12 @@ def test_labels_fit_the_objective(tmp_path):
     rows = [dict(zip(names, row, strict=True)) for row in (("no", "a", "b", 0), ("yes", "c", "d", 1))]
     assert read_rows(rows, OBJECTIVES["cosent"]).label.tolist() == [0, 1]
     assert read_rows(rows, OBJECTIVES["softmax"]).classes == ("no", "yes")
-    with pytest.raises(InputError, match="score, similarity are all usual names"):
+    with pytest.raises(InputError, match="score, similarity"):
         read_rows([{**row, "similarity": 1} for row in rows], OBJECTIVES["cosent"])
 
 
 @pytest.mark.parametrize("cell", ["true", "No", "0", "contradiction"])
 def test_what_is_no_sentence_is_no_negative(cell):
     rows = [("a dog", "A dog runs.", cell), ("rain", "It rains.", cell)]
-    with pytest.raises(InputError, match="'column3' has no sentences"):
+    with pytest.raises(InputError, match="'column3'"):
         read_rows(rows, OBJECTIVES["mnr"])

@@ -1,4 +1,4 @@
-"""`jaxwhiten encode`: every input and output form gives the vectors of `Encoder.encode`, and mistakes one line."""
+"""`jaxwhiten encode`: every input and output form gives the vectors of `Encoder.encode`."""
 
 import io
 import json
@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening, normalize
-from tests.sentences import generated
+from jaxwhiten import Encoder
 from tests.tiny import SENTENCES
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
@@ -75,24 +74,3 @@ def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch):
     done = run("encode", "-", "--model", tiny_model, *MODEL, *words)
     assert done.code == 0, done.err
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), vectors, atol=1e-5)
-
-
-def test_whitened_and_normalized(run, tiny_model, tmp_path, vectors, whitening_file):
-    path = write(tmp_path, ".txt")
-    words = ("--whitening", whitening_file, "-k", 8, "--gamma", 0.5, "--normalize", "--output", tmp_path / "e.npy")
-    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
-    assert done.code == 0, done.err
-    whitening = Whitening.load(whitening_file).with_params(n_components=8, gamma=0.5)
-    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), normalize(whitening.transform(vectors)), atol=1e-5)
-
-
-def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
-    path = tmp_path / "sentences.txt"
-    path.write_bytes("\n".join(generated(200)).encode() + b"\n\xff\xfe broken\n")
-    (tmp_path / "e.npy").write_bytes(b"\x93NUMPY, old")
-    words = ("--output", tmp_path / "e.npy", "--overwrite", "--block", 50)
-    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
-    assert done.code == 2
-    assert "line 201: not UTF-8" in done.err
-    assert (tmp_path / "e.npy").read_bytes() == b"\x93NUMPY, old"
-    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == ["e.npy", "sentences.txt"]

@@ -54,21 +54,3 @@ def test_onnx(run, tiny_model, whitening_file, tmp_path, wanted, whitened):
     short = [len(row.tokens) - row.tokens.count("[PAD]") <= 32 for row in rows]
     assert sum(short) >= 8
     np.testing.assert_allclose(found[short], wanted[short], atol=1e-4)
-
-
-def test_the_card_has_the_corpus(run, tiny_model, whitening_file, tmp_path):
-    words = ("--output", tmp_path / "out")
-    done = run(
-        "export",
-        "--model",
-        tiny_model,
-        *MODEL,
-        "--whitening",
-        whitening_file,
-        "--format",
-        "sentence-transformers",
-        *words,
-    )
-    assert done.code == 0, done.err
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "600 rows of corpus.txt" in card

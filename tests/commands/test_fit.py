@@ -33,26 +33,6 @@ def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vec
     assert moments.provenance["fingerprint"] == encoder.view.fingerprint
 
 
-def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
-    words = ("-k", 5, "--beta", 0.5, "--gamma", 0.25, "-o", tmp_path / "w.safetensors")
-    done = run("fit", corpus, "--model", tiny_model, *MODEL, *words)
-    assert done.code == 0, done.err
-    assert "32 to 5 dimensions (β=0.5, γ=0.25), fitted on 600 rows" in done.out
-    params = Whitening.load(tmp_path / "w.safetensors").get_params()
-    assert (params["n_components"], params["beta"], params["gamma"], params["shrinkage"]) == (
-        5, 0.5, 0.25, "oas",
-    )  # fmt: skip
-
-
-def test_from_vectors(run, vectors, tmp_path):
-    np.save(tmp_path / "v.npy", vectors)
-    done = run("fit", tmp_path / "v.npy", "--output", tmp_path / "w.safetensors")
-    assert done.code == 0, done.err
-    saved = Whitening.load(tmp_path / "w.safetensors")
-    np.testing.assert_allclose(saved.mean_, vectors.mean(axis=0), atol=1e-5)
-    assert saved.provenance["corpus"] == "v.npy"
-
-
 def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, monkeypatch):
     raw = "\n\n".join(generated(400)) + "\n  \n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw.encode())))
@@ -86,23 +66,3 @@ def test_moments_of_parts_make_the_whole(run, tiny_model, corpus, whitening_file
     assert (merged.M2 == total.M2).all()
     expected = Whitening.from_moments(total, n_components=16)
     assert (Whitening.load(tmp_path / "w.safetensors").components_ == expected.components_).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [({"pooling": "cls"}, "b: expected --pooling cls, got 'mean'"), ({}, "sum expects 4 dimensions")],
-)
-def test_moments_of_other_vectors_are_refused(run, tmp_path, change, message):
-    rows = np.random.default_rng(0).normal(size=(100, 4))
-    Moments().update(rows).save(tmp_path / "a", {"pooling": "mean"})
-    Moments().update(rows if change else rows[:, :3]).save(tmp_path / "b", change)
-    done = run("fit", tmp_path / "a", tmp_path / "b", "--moments", tmp_path / "c")
-    assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1)
-    assert not (tmp_path / "c").exists()
-
-
-def test_what_is_not_moments_is_not_merged(run, whitening_file, corpus, tmp_path):
-    done = run("fit", whitening_file, "--moments", tmp_path / "c")
-    assert (done.code, "contains a 'whitening', not a 'moments'" in done.err) == (2, True)
-    done = run("fit", whitening_file.parent / "moments.safetensors", corpus, "--moments", tmp_path / "c")
-    assert (done.code, "moments files alone" in done.err) == (2, True)

@@ -1,10 +1,9 @@
-"""Folders: what is not ours is not written into, and what leaves a folder is not read."""
+"""Folders: what users keep in them stays, and what leaves a folder is not read."""
 
 import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, io
@@ -15,53 +14,6 @@ from jaxwhiten.models import load_model, resolve_folder
 @pytest.fixture
 def of_model(tiny_model):
     return ["--model", tiny_model, "--pooling", "mean", "--max-length", 32]
-
-
-@pytest.fixture
-def project(tmp_path):
-    """A folder of someone's own."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "README.md").write_text("mine")
-    return folder
-
-
-WRITERS = {
-    "fit": ["fit", "{texts}"],
-    "export": ["export"],
-    "export --format onnx": ["export", "--format", "onnx"],
-    "export --format faiss": ["export", "--format", "faiss"],
-    "distill": ["distill"],
-}
-
-
-@pytest.mark.parametrize("command", WRITERS)
-def test_a_project_is_not_written_into(run, command, corpus, of_model, project):
-    words = [word.format(texts=corpus) for word in WRITERS[command]]
-    done = run(*words, "-o", f"{project}/", *of_model)
-    assert done.code == 2
-    assert done.err == (
-        f"error: {project}/: contains README.md, which jaxwhiten did not write; nothing was written. Specify a new"
-        " folder.\n"
-    )
-    assert [(path.name, path.read_text()) for path in project.iterdir()] == [("README.md", "mine")]
-
-
-@pytest.mark.parametrize("command", WRITERS)
-def test_a_folder_is_not_called_like_a_file(run, command, corpus, of_model, tmp_path):
-    words = [word.format(texts=corpus) for word in WRITERS[command]]
-    done = run(*words, "-o", tmp_path / "small" / "w.bin", *of_model)
-    assert done.code == 2
-    assert "w.bin: " in done.err
-    assert ", not a .bin file; a folder name with a dot must end with /." in done.err
-    assert not (tmp_path / "small").exists()
-
-
-def test_the_working_directory_is_not_exchanged(run, corpus, of_model, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = run("fit", corpus, "-o", "./", *of_model)
-    assert done.code == 2
-    assert "specify a folder in it" in done.err
 
 
 def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_model, tmp_path):
@@ -78,15 +30,6 @@ def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_m
     assert sorted(path.name for path in out.rglob("*")) == sorted([*before, "notes.txt"])
 
 
-def test_nothing_of_the_folder_before_is_left(tiny_model, tmp_path):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    rows = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
-    folder = encoder.whiten(rows, k=4).save(tmp_path / "out")
-    encoder.save(folder)
-    assert not (folder / "whitening.safetensors").exists()
-    assert Encoder.from_pretrained(folder).dimension == 32
-
-
 @pytest.fixture
 def hostile(tiny_model, tmp_path):
     """A model with a secret beside it."""
@@ -99,10 +42,10 @@ def test_a_link_that_leaves_the_model(hostile, name, tmp_path):
     encoder = Encoder.from_pretrained(hostile, pooling="mean", max_length=32)
     (hostile / name).parent.mkdir(exist_ok=True)
     (hostile / name).symlink_to(tmp_path / "secret")
-    with pytest.raises(ModelError, match=f"{name}: a link that leaves the folder"):
+    with pytest.raises(ModelError, match=f"{name}: .*leaves"):
         Encoder.from_pretrained(hostile)
     if "/" not in name and name != "openvino":
-        with pytest.raises(ModelError, match="a link that leaves the folder"):
+        with pytest.raises(ModelError, match="leaves the folder"):
             encoder.save(tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
@@ -117,7 +60,7 @@ def test_links_of_the_hubs_cache_are_followed(tiny_model, tmp_path):
     load_model(snapshot)
     (blobs / "merges.txt-blob").symlink_to("/etc/hostname")
     (snapshot / "merges.txt").symlink_to("../../blobs/merges.txt-blob")
-    with pytest.raises(ModelError, match=r"merges\.txt: a link that leaves the folder"):
+    with pytest.raises(ModelError, match=r"merges\.txt: .*leaves"):
         resolve_folder(snapshot)
 
 
@@ -127,20 +70,8 @@ def test_a_module_outside_the_folder(hostile, kind, path):
     first = [{"type": "sentence_transformers.models.Transformer", "path": ""}] if kind == "Pooling" else []
     listed = [*first, {"type": f"sentence_transformers.models.{kind}", "path": path}]
     (hostile / "modules.json").write_text(json.dumps(listed))
-    with pytest.raises(ModelError, match="is not a valid file or folder name in it"):
+    with pytest.raises(ModelError, match="not a valid file"):
         Encoder.from_pretrained(hostile)
-
-
-def test_a_file_of_a_whole_folder_is_flushed_once(tmp_path, monkeypatch):
-    flushed, fsync = [], os.fsync
-    monkeypatch.setattr("jaxwhiten.io.files.os.fsync", lambda handle: flushed.append(handle) or fsync(handle))
-    with io.whole_folder(tmp_path / "out") as whole:
-        io.write_text(whole / "a", "a")
-        (whole / "b").write_text("b")
-    assert len(flushed) == 3  # a, b and the manifest
-    assert sorted(os.listdir(tmp_path / "out")) == ["a", "b", io.MANIFEST]
-    io.write_text(tmp_path / "alone", "a")
-    assert len(flushed) == 4
 
 
 @pytest.mark.filterwarnings("default")

@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import load_index
 from tests.commands.conftest import MODEL, TEXTS, contents, words_of
 
 # Every command that writes, each with an output that would replace an input of its own.
@@ -111,33 +110,3 @@ def test_a_link_keeps_its_place_and_its_file_is_written(run, things):
     (things / "loop.npy").symlink_to(things / "loop.npy")
     done = run(*words_of(f"encode {{texts.txt}} {MODEL} -o {{loop.npy}}", things))
     assert (done.code, "symbolic link in a loop" in done.err) == (2, True), done.err
-
-
-def test_ids_to_remove_are_exact(run, things):
-    (things / "docs.csv").write_text('key,text\n8,one\n" 8",two\n"Smith, John",three\nSmith,four\nJohn,five\n008,six\n')
-    (things / "Smith").write_text("John\n")  # an id that is the name of a file, too
-    index = things / "ids.db"
-    assert run("index", things / "docs.csv", "--id", "key", *words_of(MODEL, things), "-o", index).code == 0
-    for gone, left in (
-        (" 8", ["8", "Smith, John", "Smith", "John", "008"]),
-        ("Smith, John", ["8", "Smith", "John", "008"]),
-        ("008", ["8", "Smith", "John"]),
-        (str(things / "Smith"), ["8", "Smith", "John"]),
-        ("Smith", ["8", "John"]),
-    ):
-        done = run("remove", index, "--", gone)
-        assert done.code == 0, done.err
-        assert load_index(index).ids.tolist() == left
-
-
-def test_default_ids_of_files_with_one_name_differ(run, things):
-    from jaxwhiten.runners import Parts
-
-    for folder in "ab":
-        (things / folder).mkdir()
-        shutil.copy(things / "texts.txt", things / folder / "same.txt")
-    line = f"embed {{a/same.txt}} {{b/same.txt}} {MODEL} -o {{both}}"
-    assert run(*words_of(line, things)).code == 0
-    ids, _ = Parts(things / "both").all()
-    assert len(set(ids)) == len(ids) == 2 * len(TEXTS)
-    assert (ids[0], ids[-1]) == ("a/same.txt:1", f"b/same.txt:{len(TEXTS)}")

@@ -1,16 +1,14 @@
 """`jaxwhiten score`: one's own pairs, with a header or without, and searches; raw, whitened and coded vectors."""
 
 import json
-import warnings
 
 import pytest
 
 from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, load_sts
-from jaxwhiten.search.words import words_of
 from jaxwhiten.views import View
-from jaxwhiten.whitening import Whitening, WhiteningWarning
+from jaxwhiten.whitening import Whitening
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
 
@@ -60,22 +58,6 @@ def test_raw_and_whitened(run, tiny_model, table, pairs):
     assert report["verdict"]
 
 
-def test_fewer_bytes(run, tiny_model, table):
-    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4, 8, "-k", 8, 16)
-    assert done.code == 0, done.err
-    cells = [line.split()[:4] for line in done.out.splitlines()[3:-2]]
-    assert [line[:3] for line in cells[:3]] == [["raw", "32", "128"], ["whitened", "8", "32"], ["whitened", "16", "64"]]
-    assert cells[3:7] == [  # the tiny model is not fine-tuned
-        *[["whitened", "int8", "32", "32"], ["whitened", "binary", "32", "4"]],
-        *[["whitened", "code", "32", "4"], ["whitened", "code", "32", "8"]],
-    ]
-    assert [line[0] for line in cells[7:]] == ["TF-IDF", "BM25"]
-    alone = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--bytes", 4, "--tuned").out
-    assert [line.split()[0] for line in alone.splitlines()[3:-2]] == ["raw", "int8", "binary", "code", "TF-IDF", "BM25"]
-    raw = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean").out
-    assert [line.split()[0] for line in raw.splitlines()[3:-2]] == ["raw", "TF-IDF", "BM25"]
-
-
 @pytest.mark.parametrize("kind", ["table", "folder"])
 def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
     rows = list(zip(pairs.sentence1, pairs.sentence2, strict=True))
@@ -100,34 +82,6 @@ def test_queries_and_documents(run, tiny_model, tmp_path, pairs, kind):
     assert shown.strip().endswith(report["verdict"])
 
 
-def test_equal_rows_have_no_difference(run, tiny_model, table):
-    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--beta", 0, "--gamma", 0, "--json")
-    value, interval = by_name(json.loads(done.out))["whitened"]["versus_raw"]
-    assert (value, *interval) == pytest.approx((0, 0, 0), abs=0.05)  # paired: a rotation changes nothing
-
-
-def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
-    whitening = Whitening(n_components=16).fit(
-        encoder.encode(pairs.sentence1),
-    )
-    coded = encoder.with_whitening(whitening).with_code(SpectrumCode(bytes=8).fit(whitening))
-    coded.save(tmp_path / "coded")
-    path = table("p.tsv")
-    rows = by_name(json.loads(run("score", path, "--model", tmp_path / "coded", "--json").out))
-    words = {word for side in (pairs.sentence1, pairs.sentence2) for text in side for word in words_of(text)}
-    assert {name: (row["dimensions"], row["bytes"]) for name, row in rows.items()} == {
-        **{"raw": (32, 128), "whitened": (16, 64), "coded": (16, 8)},
-        **dict.fromkeys(("TF-IDF", "BM25"), (len(words), None)),
-    }
-    raw, whitened = (rows[name]["scores"]["spearman"] for name in ("raw", "whitened"))
-    assert raw == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
-    assert whitened == pytest.approx(evaluate(coded.with_view(coded.view.uncoded), pairs).spearman, abs=0.01)
-    done = run("score", path, "--model", tmp_path / "coded", "-k", 4)
-    assert done.code == 2
-    assert "already includes a whitening" in done.err
-
-
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):
     encoder, encoded = Encoder.from_pretrained(tiny_model, pooling="mean"), []
     whitening = Whitening(n_components=16).fit(encoder.encode([f"{i} plans" for i in range(300)]))
@@ -144,30 +98,6 @@ def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkey
         done = run("score", table("p.tsv"), "--model", model, "--pooling", pooling, "--no-cache")
         assert done.code == 0, done.err
         assert len(encoded) == len(set(encoded)) > 60
-
-
-def test_one_row(run, tiny_model, tmp_path):
-    """The table is there, without a verdict; a code cannot be fitted."""
-    path = tmp_path / "one.csv"
-    path.write_text("query,document\nwho plays?,A man plays.\n")
-    words = ["score", path, "--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
-    done = run(*words)
-    assert "1 document, 1 query; " in done.out
-    assert done.out.endswith("Too few to judge differences: 1 query; at least 6 are needed.\n")
-    assert run(*words, "--bytes", "4").err.endswith(
-        "error: Cannot fit a code: one vector has no variance. Use more texts.\n"
-    )
-
-
-def test_a_warning_is_printed_once_and_advice_names_flags(run, tiny_model, tmp_path, pairs):
-    path = tmp_path / "searches.csv"
-    rows = zip(pairs.sentence1[:9], pairs.sentence2[:9], strict=True)
-    path.write_text("query,document\n" + "".join(f'"{a}","{b}"\n' for a, b in rows))
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", WhiteningWarning)
-        done = run("score", path, "--model", tiny_model, "--pooling", "mean", "--max-length", "32", "--bytes", "4")
-    assert done.err.count("warning: A code of 4 bytes was fitted on") == 1
-    assert done.out.endswith("add the rest of the corpus with --corpus.\n")
 
 
 def test_score_and_fit_show_what_codes_lose(run, tmp_path):

@@ -87,46 +87,6 @@ def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
         assert message in done.err
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("t.csv", b"id,title,text\n1,a,b\n2,c\n", "t.csv, line 3: 2 columns, expected 3."),
-        ("t.csv", b"id,text\n1,a\xff\n", "t.csv, line 2: 'text': not UTF-8"),
-        ("t.jsonl", b'{"id": 1, "text": null}\n', "t.jsonl, line 1: 'text' is null, expected text or a number."),
-        ("t.jsonl", b'{"id": 1, "text": 3}\n', "t.jsonl, line 1: text: 3 is not text."),
-        ("t.csv", b"id|text\n1|a\n", "t.csv, line 1: no column 'text'; the columns are id|text."),
-        ("t.csv.xz", b"\xfd7zXZ\0 damaged", "t.csv.xz, line 1: truncated or damaged compressed file"),
-        ("t.csv", b"id,text\n", "t.csv: contains no texts."),
-    ],
-)
-def test_all_refuse_a_table_alike(answers, tmp_path, name, data, message):
-    (tmp_path / name).write_bytes(data)
-    for done in answers(tmp_path / name, "--column", "text"):
-        assert done.code == 2
-        assert message in done.err
-
-
-@pytest.mark.slow
-def test_a_first_row_is_not_lost_as_a_header(run, answers, tiny_model, tmp_path):
-    """One rule for all: a cell of four words, or a number beside text, is no name of a column."""
-    (tmp_path / "t.csv").write_text("A man plays a guitar.,Somebody makes music.\nTwo dogs run.,A cat sleeps.\n")
-    words = ("--model", tiny_model, "--steps", 1, "-o", tmp_path / "tuned")
-    refused = [*answers(tmp_path / "t.csv"), run("train", tmp_path / "t.csv", *words), run("score", tmp_path / "t.csv")]
-    for done in refused:
-        assert (done.code, "t.csv, line 1: 'A man plays a guitar., Somebody makes music.' looks" in done.err) == (
-            2,
-            True,
-        )
-    (tmp_path / "t.csv").write_text("0,1\na man,a cat\nthe sea,a dog\n")  # as pandas names columns
-    assert run("train", tmp_path / "t.csv", *words, "--held-out", 0, "--batch-size", 2).code == 0
-
-
-def test_an_id_is_text_or_an_integer(answers, tmp_path):
-    (tmp_path / "t.jsonl").write_text('{"id": 1.5, "text": "a"}\n')
-    for done in answers(tmp_path / "t.jsonl", "--column", "text")[:2]:
-        assert "t.jsonl, line 1: id: 1.5 is not an ID, expected text or an integer." in done.err
-
-
 def test_options_stand_anywhere(run, home):
     index = home / "idx.db"
     lines = [(index, "-k", 1, "dogs", "A man"), ("-k", 1, index, "dogs", "A man"), (index, "dogs", "-k", 1, "A man")]

@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.metrics.bootstrap import Interval
-from jaxwhiten.scoring.result import Change
-from jaxwhiten.training import OBJECTIVES, Figure
-from jaxwhiten.training.held_out import verdict
+from jaxwhiten.training import OBJECTIVES
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.sentences import generated
 
@@ -71,36 +68,6 @@ def test_scores_and_the_table_that_score_reads(run, shallow_model, tmp_path):
 
 
 @pytest.mark.slow
-def test_scores_that_are_undefined_are_said(run, shallow_model, tmp_path):
-    texts, scores = [f"man {row}" for row in range(40)], [str(int(row == 3)) for row in range(40)]
-    table = write(tmp_path / "rows.tsv", {"a": texts, "b": [f"sea {t}" for t in texts], "score": scores})
-    words = ["train", table, "--objective", "cosent", "--model", shallow_model, *FAST, "-o", tmp_path / "out"]
-    done = run(*words, "--held-out", 0.1, "--seed", 3)
-    assert (done.code, "held-out rows have equal scores" in done.err, "--held-out 0" in done.err) == (2, True, True)
-    dev = write(tmp_path / "dev.tsv", {"a": ["man 1", "a sea", "the dog"], "b": ["a", "is", "two"], "score": [*"012"]})
-    done = run(*words, "--dev", dev)
-    assert done.code == 0, done.err
-    assert "TF-IDF   undefined, all similarities are equal" in done.out
-    assert json.loads((tmp_path / "out.training" / "results.json").read_text())["held_out"]["TF-IDF"][0] is None
-
-
-@pytest.mark.slow
-def test_classes_are_scored_by_scored_pairs(run, shallow_model, tmp_path):
-    texts = generated(80)
-    classes = [("no", "yes", "maybe")[row % 3] for row in range(40)]
-    table = write(tmp_path / "rows.tsv", {"a": texts[:40], "b": texts[40:], "class": classes})
-    dev = write(tmp_path / "dev.tsv", {"a": texts[:6], "b": texts[40:46], "score": list("012345")})
-    words = ["train", table, "--objective", "softmax", "--label", "class", "--model", shallow_model, *FAST]
-    done = run(*words, "-o", tmp_path / "one", "--dev", dev, "--lora", 8)
-    assert done.code == 0, done.err
-    assert "6 held-out rows; Spearman" in done.out
-    done = run(*words, "-o", tmp_path / "two", "--steps", 2)
-    assert done.code == 0, done.err
-    assert "No rows were held out" in done.out
-    assert not (tmp_path / "two.training" / "held_out.tsv").exists()
-
-
-@pytest.mark.slow
 def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
     environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")}
 
@@ -125,26 +92,3 @@ def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
     assert start(tmp_path / "run").wait(200) == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
-
-
-def figures(gain, low, high, words=0.0):
-    after = Figure(50.0, Interval(45, 55), Change(gain, Interval(low, high)))
-    return {"after": after, "TF-IDF": Figure(words, Interval(0, 1), Change(0.0, Interval(0, 1)))}
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (figures(3.0, 1.0, 5.0), r"Training helped: MRR@10 \+3\.00, 95% CI \+1\.00 to \+5\.00\.$"),
-        (figures(3.0, -1.0, 5.0, 60.0), "no significant difference.*use more rows; TF-IDF is ahead by 10.00"),
-        (figures(-3.0, -5.0, -1.0), "made the model worse.*keep the old one"),
-    ],
-)
-def test_verdicts(found, expected):
-    assert re.search(expected, verdict(found, "MRR@10"))
-
-
-def test_the_verdict_says_what_was_chosen():
-    said = verdict(figures(3.0, 1.0, 5.0), "MRR@10", 10)
-    assert said.endswith("to +5.00, which allows for choosing the best of 10 checkpoints on the same rows.")
-    assert "hold out more" in verdict(figures(3.0, float("nan"), float("nan")), "MRR@10", 10)

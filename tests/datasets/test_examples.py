@@ -85,23 +85,12 @@ def test_bad_rows_are_named_or_counted(tmp_path, row, message, options):
     assert (len(found), found.skipped) == (3, 1)
 
 
-def test_nothing_left_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no valid row to train on"):
-        table_examples(write(tmp_path, "\t\t\t", rows=ROWS[:1]), ("a",), skip_bad_rows=True)
-
-
 # --- text files, and pairs held out ---------------------------------------------------------------------------------
 
 
 def test_text_lines_and_their_sentences(tmp_path):
     (tmp_path / "a.txt").write_text("One day. Two e.g. three! 4 is next?\nOne day.\n\n  Last  \n")
     assert text_examples(tmp_path).columns == {"sentence": ["One day. Two e.g. three! 4 is next?", "One day.", "Last"]}
-
-
-def test_blank_lines_are_no_text(tmp_path):
-    (tmp_path / "b.txt").write_text("\n \n")
-    with pytest.raises(DataError, match="no line of text"):
-        text_examples(tmp_path / "b.txt")
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,6 @@ def test_the_first_text_of_an_id_is_kept():
     assert data.with_corpus(["D", "B", "D"]).documents == ["B", "C", "D"]
 
 
-def test_from_pairs_without_gold():
-    data = from_pairs("x", [("a", "b", "A", "B", False)])
-    assert data.gold.indptr.tolist() == [0, 0]
-    assert data.gold.ids.dtype == np.int64
-
-
 @pytest.fixture
 def beir(tmp_path):
     """A folder in BEIR's form: three documents, a query that is judged and one that is not."""
@@ -53,7 +47,7 @@ def test_a_folder_in_beirs_form(beir):
 
 def test_judged_documents_that_are_not_there_are_counted_and_never_found(beir):
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td2\t1\n2\td9\t1\n2\td8\t1\n")
-    with pytest.warns(UserWarning, match=r"test.tsv: 2 judged documents are not in the corpus"):
+    with pytest.warns(UserWarning, match="2 judged documents"):
         data = read_own(beir)
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert recalls(np.array([[0, 1, 2]]), data.gold).tolist() == [0.5]
@@ -64,29 +58,8 @@ def test_judged_documents_that_are_not_there_are_counted_and_never_found(beir):
     with pytest.warns(UserWarning, match=r"test.tsv: 3 judged"):
         assert read_own(beir).only_relevant
     (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n9\td1\t1\n")
-    with pytest.raises(DataError, match=r"test.tsv, line 2: the query '9' is not in"):
+    with pytest.raises(DataError, match=r"line 2: .*'9'"):
         read_own(beir)
-
-
-def test_a_missing_title_is_empty(beir):
-    (beir / "corpus.jsonl").write_text('{"_id": "d1", "text": "No title."}\n{"_id": "d2", "title": "T", "text": "x"}\n')
-    assert read_own(beir).documents == ["No title.", "T x"]
-
-
-def test_a_querys_own_document_is_no_result(beir):
-    assert read_own(beir).own is None
-    with (beir / "corpus.jsonl").open("a") as file:
-        file.write('{"_id": "2", "text": "birds"}\n')
-    data = read_own(beir)
-    assert data.own.tolist() == [3]
-    assert data.others(np.array([[3, 0, 1]])).tolist() == [[0, 1]]
-    assert data.others(np.array([[0, 1, 2]])).tolist() == [[0, 1]]
-    assert data.with_gold().own.tolist() == [3]
-
-
-def test_a_folder_that_is_not_beirs(tmp_path):
-    with pytest.raises(DataError, match=r"qrels/test.tsv: no such file"):
-        read_own(tmp_path)
 
 
 @pytest.mark.parametrize("label", ["", ",label", ",score"])

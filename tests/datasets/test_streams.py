@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, evaluate, train
-from jaxwhiten.datasets import read_own, read_pairs
 from jaxwhiten.datasets.tables import as_table
 from jaxwhiten.errors import InputError
 from jaxwhiten.options import TrainingOptions
@@ -143,35 +142,3 @@ def test_two_columns_of_a_stream_are_refused(stream_of, tiny_encoder):
     ):
         with pytest.raises(InputError, match=r"stream.*another order"):
             door()
-
-
-@STREAMS
-def test_one_column_of_a_stream_is_a_list_of_texts(stream_of, tiny_encoder):
-    stream = stream_of(ROWS)
-    assert tiny_encoder.encode(stream["sentence1"]).shape[0] == N
-    assert passes(stream) == 1
-    with pytest.raises(InputError, match="pass its columns"):
-        tiny_encoder.encode(stream)
-
-
-@pytest.mark.parametrize("form", [None, "numpy", "pandas", "arrow"])
-def test_a_dataset_shows_the_columns_of_its_format(form):
-    datasets = pytest.importorskip("datasets")
-    table = datasets.Dataset.from_list([{**row, "more": [1]} for row in ROWS])
-    shown = table.with_format(form, columns=["sentence1", "sentence2", "score"])
-    assert len(read_pairs(as_table(shown))) == len(data.read(shown)) == N
-    with pytest.raises(InputError, match="score"):
-        data.read(table.with_format(form, columns=["sentence1", "sentence2"]))
-
-
-def test_a_transform_that_draws_is_called_once_a_row():
-    datasets = pytest.importorskip("datasets")
-    rng = np.random.default_rng(0)
-
-    def drawn(batch):
-        number = rng.integers(N, size=len(batch["sentence1"]))
-        return {"query": [f"a {row}" for row in number], "document": [f"b {row}" for row in number]}
-
-    found = read_own(as_table(datasets.Dataset.from_list(ROWS).with_transform(drawn)))
-    first, second = _matches(found)
-    assert first == second

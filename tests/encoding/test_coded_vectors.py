@@ -10,8 +10,7 @@ from jaxwhiten.arrays import as_floats, comparable
 from jaxwhiten.codes import Int8, SpectrumCode, make_code
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, MismatchError
-from jaxwhiten.metrics import cosine_pairs
-from jaxwhiten.metrics import SIMILARITIES, similarity, similarity_pairwise
+from jaxwhiten.metrics import SIMILARITIES, cosine_pairs, similarity, similarity_pairwise
 from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.sentences import generated
 

@@ -31,7 +31,9 @@ def engine(request):
 @pytest.fixture(scope="module")
 def expected(shallow_model):
     """The vectors of a model in memory, of which nothing is kept."""
-    return Encoder.from_module(load_model(shallow_model)[0], shallow_model, pooling="mean", engine="jax").encode(SENTENCES)
+    return Encoder.from_module(load_model(shallow_model)[0], shallow_model, pooling="mean", engine="jax").encode(
+        SENTENCES
+    )
 
 
 @pytest.fixture

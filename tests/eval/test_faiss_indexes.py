@@ -34,12 +34,3 @@ def test_all_lists_find_what_an_exact_search_finds(name, whitening):
             found, expected = (one.search(queries[rows], 5, prepared=prepared) for one in (index, exact))
             np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
             np.testing.assert_array_equal(found[1], expected[1])
-
-
-def test_few_lists_find_less_and_missing_rows_are_last():
-    index = FaissIndex(VECTORS, "faiss-ivf", nlist=1024, nprobe=1)
-    assert index.options["nlist"] == N // 39
-    assert "nlist lowered" in index.notes[0]
-    scores, rows = index.search(QUERIES, 300)
-    assert (rows[:, -1] == -1).all()
-    assert np.isneginf(scores[rows == -1]).all()

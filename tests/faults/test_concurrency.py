@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, build_index, load_index
+from jaxwhiten import Encoder
 from tests.conftest import ONE_DEVICE
 from tests.sentences import generated
 
@@ -64,49 +64,3 @@ def test_two_processes_share_a_cache(tiny_model, tmp_path):
         found.close()
     assert len(list(tmp_path.glob("found-*.npz"))) == 16
     assert len(list(tmp_path.glob("store-*/*"))) == 16
-
-
-CHANGING = """
-import sys
-import numpy as np
-from jaxwhiten import load_index
-path, number = sys.argv[1], int(sys.argv[2])
-index = load_index(path)
-rows = np.eye(64, dtype=np.float32)[number * 8 : number * 8 + 8]
-ids = [f"{number} {row}" for row in range(8)]
-for round in range(40):
-    replaced = index.upsert(ids, rows, documents=[f"round {round}"] * 8)
-    assert replaced == (0 if round == 0 else 7), replaced
-    assert [hit.id for (hit,) in index.hits(rows, 1)] == ids
-    assert {index[id].text for id in ids} == {f"round {round}"}
-    assert index.remove(ids[:1]) == 1
-    assert ids[0] not in index
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
-def test_processes_change_one_index_and_search_it(tmp_path, backend):
-    """No change is lost or half seen, also while others compact the file."""
-    path = str(tmp_path / "docs.db")
-    x = np.eye(64, dtype=np.float32)
-    build_index(x[60:], backend, ids=["a", "b", "c", "d"], documents=["never changed"] * 4).save(path)
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", CHANGING, path]
-    processes = [
-        subprocess.Popen([*command, str(number)], env=environment, stderr=subprocess.PIPE, text=True)
-        for number in range(3)
-    ]
-    index = load_index(path)
-    while any(process.poll() is None for process in processes):
-        assert [hit.id for (hit,) in index.hits(x[60:], 1)] == ["a", "b", "c", "d"]
-        for (hit,) in index.hits(x[:24], 1):
-            assert hit.score < 0.5 or hit.text.startswith("round ")
-    for process in processes:
-        said = process.communicate()[1]
-        assert process.returncode == 0, said[-3000:]
-    expected = {"a", "b", "c", "d"} | {f"{number} {row}" for number in range(3) for row in range(1, 8)}
-    for found in (index, load_index(path)):
-        assert {document.id for document in found} == set(found.ids) == expected
-        assert [hit.text for (hit,) in found.hits(x[[1, 9, 17]], 1)] == ["round 39"] * 3
-        assert found.database.check()

@@ -128,7 +128,7 @@ def test_a_full_cache(run, disk, corpus, tiny_model, tmp_path, monkeypatch):
     store = EmbeddingStore(disk / "store")
     before = store.encode(encoder, texts[:50])
     fill(disk, 40 << 10)
-    with pytest.raises(OutputError, match=r"could not be written \(No space left on device\)"):
+    with pytest.raises(OutputError, match="No space left"):
         store.encode(encoder, texts)
     np.testing.assert_array_equal(store.encode(encoder, texts[:50]), before)
     (disk / "filler").unlink()
@@ -230,7 +230,7 @@ def test_a_corpus_that_fills_the_disk_goes_on_when_there_is_room(disk, tiny_mode
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     embed_files(sources, tmp_path / "whole", encoder, **how)
     fill(disk, 120 << 10)
-    with pytest.raises(OutputError, match="No space left on device"):
+    with pytest.raises(OutputError, match="No space left"):
         embed_files(sources, disk / "parts", encoder, **how)
     assert 0 < len(list((disk / "parts").glob("part-*.json"))) < 8
     (disk / "filler").unlink()

@@ -60,7 +60,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # on eight devices the smallest batch has eight rows
     full = on(encoder, Full(encoder.view.core.engine, 600, late))
-    with pytest.warns(RuntimeWarning, match=r"Out of device memory with \d+ sentences of \d+ tokens"):
+    with pytest.warns(RuntimeWarning, match="Out of device memory"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
         a, b = (found, expected) if isinstance(pooling, str) else (found[name], expected[name])

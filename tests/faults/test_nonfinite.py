@@ -1,8 +1,6 @@
 """NaN, infinities, undefined scores and rounding noise are said, and never become numbers."""
 
-import contextlib
 import json
-import warnings
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,7 @@ from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.datasets.chunks import Source
 from jaxwhiten.encoding import EmbeddingStore, arrow
 from jaxwhiten.errors import DataError, InputError, NonFiniteError
-from jaxwhiten.head import Dense, Normalize
+from jaxwhiten.head import Normalize
 from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
 from jaxwhiten.runners import Parts, embed_files
@@ -69,21 +67,12 @@ ENCODERS = {
 }
 DOORS = {
     "encode": lambda e, texts: e.encode(texts),
-    "encode, cut and scaled": lambda e, texts: e.encode(texts, truncate_dim=8, normalize_embeddings=True),
-    "encode, binary": lambda e, texts: e.encode(texts, precision="binary"),
     "encode_stream": lambda e, texts: list(e.encode_stream(iter(texts), block_size=5)),
     "moments": lambda e, texts: e.view.moments(iter(texts)),
     "whiten": lambda e, texts: e.whiten(texts),
     "store": lambda e, texts: EmbeddingStore().encode(e, texts),
-    "store, resumed": lambda e, texts: _resumed(EmbeddingStore(), e, texts),
     "evaluate": lambda e, texts: evaluate(e, (texts, texts, list(range(len(texts))))),
 }
-
-
-def _resumed(store, encoder, texts):
-    with contextlib.suppress(NonFiniteError):
-        store.encode(encoder, texts)
-    store.encode(encoder, texts)
 
 
 @pytest.mark.parametrize("which", slow_but(ENCODERS, "openvino", "openvino, code"))
@@ -157,36 +146,6 @@ def test_unit_length_keeps_every_direction_and_every_nan(engine):
             assert np.isnan(np.asarray(scaled(row[None]))).any()
 
 
-def test_unit_length_has_finite_gradients():
-    gradient = jax.jit(jax.grad(lambda x: (normalize_on_device(x) * jnp.arange(3.0)).sum()))(ROWS)
-    assert np.isfinite(gradient).all()
-    assert not np.asarray(gradient[4]).any()
-
-
-@pytest.mark.slow
-def test_equal_cosines_have_no_correlation(run, tiny_model, tmp_path):
-    flat = Dense(np.zeros((32, 32), np.float32), np.ones(32, np.float32), None, "Identity")
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean").with_view(
-        Encoder.from_pretrained(tiny_model, pooling="mean").view.then(flat)
-    )
-    texts = TEXTS[:6]
-    found = evaluate(encoder, (texts, texts[::-1], [1, 2, 3, 4, 5, 6]), resamples=10)
-    assert "Spearman undefined: all cosines are equal, 6 pairs" in repr(found)
-    encoder.save(tmp_path / "flat")
-    rows = zip(texts, TEXTS[6:12], range(6), strict=True)
-    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{s}\n" for a, b, s in rows))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WhiteningWarning)
-        done, told = (
-            run("score", tmp_path / "p.tsv", "--model", tmp_path / "flat", *more) for more in ((), ["--json"])
-        )
-    assert done.code == told.code == 0, done.err
-    assert [line.split()[3] for line in done.out.splitlines() if line.startswith(("raw", "whit"))] == ["undefined"] * 2
-    assert done.out.endswith("Spearman undefined: all cosines are equal.\n")
-    assert "nan" not in done.out
-    assert json.loads(told.out)["rows"][0]["scores"]["spearman"] is None
-
-
 X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
 HOLED = np.ma.masked_array(X, np.zeros(X.shape, bool))
 HOLED[4, 2] = np.ma.masked
@@ -209,15 +168,6 @@ def test_masked_entries_are_no_numbers(door):
     door(np.ma.masked_array(X, np.zeros(X.shape, bool)))  # nothing is masked
 
 
-@pytest.mark.parametrize("size", [1e6, 1e-8])
-def test_float16_does_not_hold_every_vector(size):
-    vectors, index = X * np.float32(size), build_index(X, "jax", normalize=False, rescore="float16")
-    for door in (lambda x: build_index(x, "jax", normalize=False, rescore="float16"), index.add):
-        with pytest.raises(InputError, match="rescore='int8'"):
-            door(vectors)
-    assert index.size == len(X)
-
-
 A, B = np.random.default_rng(1).standard_normal((2, 48)) + 1
 ALIKE = {
     "equal float64": (np.tile(A, (5000, 1)), 0),
@@ -227,21 +177,14 @@ ALIKE = {
 }
 
 
-def _filed(made, file):
-    made.save(file)
-    return type(made).load(file)
-
-
 def _sent(x):
     return Moments.unpacked(np.frombuffer(arrow.sums(x).packed().tobytes()))
 
 
 FITS = {
     "fit": lambda x, file: Whitening().fit(x),
-    "partial_fit": lambda x, file: Whitening().partial_fit(x[:900]).partial_fit(x[900:]),
     "merged": lambda x, file: Whitening.from_moments(Moments().update(x[:900]).merge(Moments().update(x[900:]))),
     "sent": lambda x, file: Whitening.from_moments(_sent(x)),
-    "file": lambda x, file: _filed(Whitening().fit(x), file),
 }
 
 
@@ -253,28 +196,10 @@ def _rank(fitted):
 @pytest.mark.parametrize("how", FITS)
 def test_rounding_is_no_variance(rows, how, tmp_path):
     x, rank = ALIKE[rows]
-    with pytest.warns(WhiteningWarning, match=f"vary too little to be whitened: the rank of the data is {rank}"):
+    with pytest.warns(WhiteningWarning, match=f"rank of the data is {rank}"):
         assert _rank(fitted := FITS[how](x, tmp_path / "file")) == rank
     if rank == 0:
         assert np.abs(fitted.transform(x[:1].astype(np.float64) * (1 + 1e-9))).max() < 1e-2
-
-
-def test_one_long_row_among_many_is_said():
-    x = np.random.default_rng(0).standard_normal((10_003, 48)).astype(np.float32)
-    Whitening().fit(x)
-    x[7] *= 1e5
-    for k in (None, 8):
-        with pytest.warns(WhiteningWarning, match="Remove rows that are much longer than the others"):
-            Whitening(n_components=k).fit(x)
-
-
-def _faiss_export(x, whitening, folder):
-    faiss = pytest.importorskip("faiss")
-    from jaxwhiten.export import save_faiss
-
-    index = faiss.read_index(str(save_faiss(folder / "out", whitening) / "index.faiss"))
-    index.add(x)
-    return index.search(x[:100], 10)[1]
 
 
 def _inside(backend, **how):
@@ -293,10 +218,8 @@ def _on_device(x, whitening, folder):
 
 
 FAR = {
-    "index.faiss": _faiss_export,
     "faiss-flat": _inside("faiss-flat"),
     "jax": _inside("jax"),
-    "faiss-flat, spectrum rescored": _inside("faiss-flat", codes="spectrum", bytes=8, rescore="float16"),
     "on device": _on_device,
 }
 

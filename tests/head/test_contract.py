@@ -122,7 +122,9 @@ def test_every_step_is_tried():
 @pytest.fixture(scope="module")
 def pooled(shallow_model):
     """Vectors before the steps of `HEADS`, from a model in memory, of which nothing is kept."""
-    return Encoder.from_module(load_model(shallow_model)[0], shallow_model, pooling="mean", max_length=LENGTH).encode(SENTENCES)
+    return Encoder.from_module(load_model(shallow_model)[0], shallow_model, pooling="mean", max_length=LENGTH).encode(
+        SENTENCES
+    )
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from jaxwhiten import metrics
-from jaxwhiten.errors import InputError, NonFiniteError
 
 few_values = st.lists(st.integers(-3, 3), min_size=2, max_size=30)
 
@@ -41,11 +40,6 @@ def test_spearman_undefined_is_nan_without_a_warning():
         assert math.isnan(metrics.spearman(np.arange(5.0), np.ones(5)))
         assert math.isnan(metrics.spearman(np.ones(1), np.ones(1)))
         assert math.isnan(metrics.spearman(np.zeros(0), np.zeros(0)))
-
-
-def test_spearman_refuses_nan_with_its_row():
-    with pytest.raises(NonFiniteError, match="Row 3 of the x"):
-        metrics.spearman(np.array([0.0, 1, 2, np.nan]), np.arange(4.0))
 
 
 def test_cosine_pairs():
@@ -112,26 +106,6 @@ def test_grades_are_the_gains_of_ndcg():
     assert metrics.reciprocal_ranks(np.array([[3, 1, 2], [5, -1, -1]]), gold).tolist() == [1 / 2, 1]
 
 
-def test_graded_ndcg_equals_trec_eval():
-    trec = pytest.importorskip("pytrec_eval")
-    rng = np.random.default_rng(0)
-    ranked = np.stack([rng.permutation(40)[:15] for _ in range(50)])
-    queries, ids = (side.ravel() for side in np.indices((50, 40)))
-    grades = rng.integers(-1, 4, size=2000) * (rng.random(2000) < 0.3)
-    kept = grades > 0
-    gold = metrics.Gold.from_pairs(queries[kept], ids[kept], 50, grades[kept])
-    judged = {f"{q}": {f"{i}": int(grades[40 * q + i]) for i in range(40)} for q in range(50)}
-    run = {f"{q}": {f"{i}": float(-place) for place, i in enumerate(row)} for q, row in enumerate(ranked)}
-    theirs = trec.RelevanceEvaluator(judged, {"ndcg_cut.10"}).evaluate(run)
-    assert metrics.discounted_gains(ranked, gold).tolist() == pytest.approx(
-        [theirs[f"{q}"]["ndcg_cut_10"] for q in range(50)]
-    )
-    some = np.array([3, 0, 49])
-    np.testing.assert_allclose(
-        metrics.discounted_gains(ranked[some], gold.of(some)), metrics.discounted_gains(ranked, gold)[some]
-    )
-
-
 def test_queries_without_gold_do_not_count():
     ranked = np.arange(6).reshape(2, 3)
     for measure in (metrics.reciprocal_ranks, metrics.recalls, metrics.discounted_gains):
@@ -141,18 +115,6 @@ def test_queries_without_gold_do_not_count():
 
 def test_minus_one_never_counts_as_found():
     assert metrics.reciprocal_ranks(np.array([[-1, -1, 5]]), [[-1, 5]], 10).mean() == pytest.approx(1 / 3)
-
-
-def test_retrieval_refuses_what_does_not_fit():
-    ranked = np.array([[1, 2], [3, 3]])
-    with pytest.raises(InputError, match="Row 1 of the results contains an id twice"):
-        metrics.reciprocal_ranks(ranked, [[1], [3]])
-    with pytest.raises(InputError, match="2 rows of results but 1 query of the gold"):
-        metrics.reciprocal_ranks(ranked, [[1]])
-    with pytest.raises(InputError, match="k=0: expected an integer of at least 1"):
-        metrics.recalls(ranked, [[1], [3]], 0)
-    with pytest.raises(InputError, match="Query number 5"):
-        metrics.Gold.from_pairs(np.array([5]), np.array([1]), 2)
 
 
 def test_spearman_equals_scipy_on_float32():

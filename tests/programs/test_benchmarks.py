@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks import contestants, harness, search_batches
+from benchmarks import harness
 from configs.settings import Config
 from eval import runs, tables
 from eval.runs import Run
@@ -23,14 +22,6 @@ def _without_rest(monkeypatch, tmp_path):
     monkeypatch.setattr(harness, "PAUSE", 0.0)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(harness, "RESULTS", Path("runs/benchmarks"))
-
-
-def test_every_contestant_is_timed_in_every_place():
-    order = []
-    runs = {name: lambda name=name: order.append(name) for name in "abc"}
-    seconds = harness.interleave(runs, rounds=3, warmup=0)
-    assert order == [*"abc", *"bca", *"cab"]
-    assert {name: len(times) for name, times in seconds.items()} == {"a": 3, "b": 3, "c": 3}
 
 
 def test_what_a_benchmark_yields_is_kept_and_shown(tmp_path, capsys):
@@ -56,24 +47,6 @@ def test_what_a_benchmark_yields_is_kept_and_shown(tmp_path, capsys):
     header = Run.load("docs/runs/benchmarks/latency.jsonl").header
     assert header.program == "benchmarks.latency"
     assert header.commit == runs.git("rev-parse", "HEAD")
-
-
-def test_every_index_finds_most_of_what_float32_finds():
-    x = search_batches.documents(2000)
-    indexes = contestants.indexes(x, 96)
-    assert {contestants.FLOATS, harness.OURS} <= set(indexes)
-    exact = indexes.pop(contestants.FLOATS).search(x[:20], 10)[1]
-    for name, index in indexes.items():
-        found = index.search(x[:20], 10)[1]
-        assert np.mean([len(set(a) & set(b)) for a, b in zip(found, exact, strict=True)]) > 4, name
-
-
-def test_a_peer_that_cannot_be_made_is_named():
-    def missing():
-        raise ImportError("no module")
-
-    running, skipped = contestants.made({"here": lambda: 1, "missing": missing})
-    assert (running, skipped) == ({"here": 1}, {"missing": "ImportError: no module"})
 
 
 def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):

@@ -14,7 +14,6 @@ import pytest
 
 from configs import defaults
 from eval.data.protocol import TASK_SPECS
-from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
@@ -82,23 +81,6 @@ def finish(processes):
     return outputs
 
 
-# --- arrays -----------------------------------------------------------------------------------------------------------
-
-
-# --- eval.sts ---------------------------------------------------------------------------------------------------------
-
-# Points by which a subset of 60 pairs moves at most when the last bit of a cosine decides between two neighbors; most
-# runs agree to the last digit. The vectors and moments themselves are compared above.
-ONE_SWAP = 100 * 12 * 59 / (60 * (60**2 - 1))
-STS = {"poolings": "mean,cls", "whitening": "none,target,nli", "ks": "0,8", "bootstrap": 50}
-
-
-def sts_rows(folder):
-    """The rows without what a clock decides."""
-    rows = Run.load(folder).rows
-    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
-
-
 def assert_close(one, other, tolerance, path=""):
     """Equal trees of JSON, numbers within the tolerance."""
     if isinstance(one, dict):
@@ -111,30 +93,6 @@ def assert_close(one, other, tolerance, path=""):
             assert_close(a, b, tolerance, f"{path}[{i}]")
     else:
         assert one == (pytest.approx(other, abs=tolerance) if isinstance(one, float) else other), path
-
-
-@pytest.fixture(scope="module")
-def sts_alone(tmp_path_factory, tiny_model, data_dir, cache):  # noqa: F811
-    """Of one process with one device, as each of the several has."""
-    out = tmp_path_factory.mktemp("alone") / "out"
-    finish(
-        start(1, program("eval.sts", "configs/sample.py", model=tiny_model, data_dir=data_dir, out=out, **STS), cache)
-    )
-    return out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [2])
-def test_the_table_of_several_processes_is_that_of_one(count, sts_alone, tiny_model, data_dir, cache, tmp_path):  # noqa: F811
-    settings = {"model": tiny_model, "data_dir": data_dir, "out": tmp_path / "out", **STS}
-    outputs = finish(start(count, program("eval.sts", "configs/sample.py", **settings), cache))
-    assert_close(sts_rows(tmp_path / "out"), sts_rows(sts_alone), ONE_SWAP)
-    assert "sts_sample" in outputs[0][1]
-    for _, out, err in outputs[1:]:
-        assert (out, err) == ("", "")
-    header = Run.load(tmp_path / "out").header
-    assert header.complete
-    assert header.machine.processes == count
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -256,29 +214,3 @@ def test_when_a_process_dies_the_others_stop_and_name_it(victim, count, sbert_se
     steps = [path for path in (out / "checkpoints").iterdir() if path.name.isdigit()]
     assert steps  # those that have their final name are whole
     assert all((path / "_CHECKPOINT_METADATA").is_file() for path in steps)
-
-
-@pytest.mark.slow
-def test_processes_with_different_settings_refuse_to_start(tiny_model, cache, tmp_path):
-    command = program("eval.sts", "configs/sample.py", model=tiny_model, out=tmp_path / "out", seed="{index}")
-    for index, process in enumerate(start(2, command, cache)):
-        out, err = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, out) == (2, "")
-        assert f"error: process {index} of 2 on " in err
-        assert "do not agree on the configuration: process 1 and process 0 differ" in err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--distributed"], "no Slurm"),
-        pytest.param(["--distributed=localhost:99,2,2"], "INDEX below COUNT", marks=pytest.mark.slow),
-    ],
-)
-def test_a_mistaken_flag_is_one_line_and_exit_code_2(arguments, message):
-    command = [sys.executable, "-m", "eval.sts", *arguments]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "OMPI", "KUBERNETES"))}
-    result = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True)
-    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
-    assert message in result.stderr

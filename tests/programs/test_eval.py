@@ -7,11 +7,9 @@ import pytest
 
 from configs.settings import BEIR, Codes, Hybrid
 from eval import beir, codes, hybrid
-from eval.report.codes import GAMMAS, regrets
 from eval.runs import Run
-from eval.searches import load_search
 from jaxwhiten import Encoder, evaluate
-from jaxwhiten.errors import DataNotFoundError, InputError
+from jaxwhiten.errors import DataNotFoundError
 from tests.conftest import own_cache
 from tests.programs.runs import write_questions
 from tests.sentences import generated
@@ -69,14 +67,6 @@ def test_codes_are_compared_with_float32_and_with_the_spectrum_code(finished, tm
     assert (tmp_path / "out" / "quality_by_bytes.png").stat().st_size > 10_000
 
 
-def test_regret_is_what_the_best_gamma_has_more(finished):
-    run = finished(codes, Codes(), bytes="4,8", codes="spectrum", seeds=1, rescore=0, gamma="none,0,0.25,0.5,1")
-    lost = regrets(run)
-    assert list(lost) == list(GAMMAS)
-    for size in range(2):
-        assert min(of_gamma[size] for of_gamma in lost.values()) == 0
-
-
 def test_both_together_find_what_words_find(finished):
     run = finished(hybrid, Hybrid(), bytes="0,8")
     for size in (0, 8):
@@ -108,11 +98,3 @@ def test_every_beir_folder_is_scored_as_by_the_command(finished, tiny_model, tmp
     assert [row.scores for row in rows[:-1]] == [pytest.approx(row.scores, abs=1e-3) for row in expected.rows]
     with pytest.raises(DataNotFoundError, match="no BEIR folder"):
         finished(beir, BEIR(), data_dir=str(tmp_path / "out"))
-
-
-def test_searches_are_found_by_name():
-    assert len(load_search("pydocs", None).queries) > 1000
-    with pytest.raises(InputError, match="Did you mean 'mrpc'"):
-        load_search("mprc", None)
-    with pytest.raises(DataNotFoundError, match="no such file"):
-        load_search("none.tsv", None)

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eval import poolings
 from jaxwhiten import Encoder
 from tests.tiny import SENTENCES
 
@@ -57,27 +56,3 @@ def test_promptbert_beside_other_poolings(encoder, alone):
         ids, states, _ = alone(f"[MASK] means {sentences[row]}")
         np.testing.assert_allclose(got[first][row], states[-1][ids.index(mask)], atol=1e-5)
     assert np.isfinite(got["promptbert"]).all()
-
-
-def test_a_long_sentence_is_cut_and_the_template_kept(encoder, alone):
-    form = poolings.Template(mask_id=encoder.view.core.tokenizer.mask_token_id)
-    (ids,) = np.split(encoder.view.core.tokenizer(["water " * 500], form).flat, [])
-    empty, _, _ = alone('This sentence : "" means [MASK] .')
-    assert len(ids) == encoder.max_length
-    assert ids[-5:].tolist() == empty[-5:]
-
-
-def test_idf_follows_the_corpus(encoder, alone):
-    name = poolings.fit_idf(encoder, iter(SENTENCES))
-    got = encoder.encode(SENTENCES, pooling=name)
-    every = [set(alone(text)[0]) for text in SENTENCES]
-    for row in (0, 3, 9):
-        ids, states, _ = alone(SENTENCES[row])
-        weights = np.array([np.log(11 / (1 + sum(token in ids_ for ids_ in every))) for token in ids])
-        np.testing.assert_allclose(got[row], weights @ states[-1] / weights.sum(), atol=1e-5)
-    empty = SENTENCES.index("")
-    np.testing.assert_allclose(got[empty], encoder.encode([""])[0], atol=1e-5)
-    other = poolings.fit_idf(encoder, SENTENCES[:3])
-    assert other != name
-    assert poolings.fit_idf(encoder, list(SENTENCES)) == name
-    assert not np.allclose(encoder.encode(SENTENCES, pooling=other), got)

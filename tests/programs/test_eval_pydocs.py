@@ -1,25 +1,6 @@
 """Docstrings as retrieval data: parsed, not imported; first sentence and rest; the same every time."""
 
-import pytest
-
-from eval.pydocs import load_pydocs, split_docstring
-
-
-@pytest.mark.parametrize(
-    ("text", "first", "rest"),
-    [
-        ("One sentence here. And a second one.", "One sentence here.", "And a second one."),
-        ("No full stop\n\nBut a paragraph follows.", "No full stop", "But a paragraph follows."),
-        ("Wrapped over\ntwo lines. Then more\ntext.", "Wrapped over two lines.", "Then more text."),
-        ("Returns x, e.g. The thing. Then more.", "Returns x, e.g. The thing.", "Then more."),
-        ("Is it (really?) so? Yes.", "Is it (really?) so?", "Yes."),
-        ('He said "stop." Then left.', 'He said "stop."', "Then left."),
-        ("Calls foo.bar() when asked.", "Calls foo.bar() when asked.", ""),
-        ("", "", ""),
-    ],
-)
-def test_first_sentence_and_rest(text, first, rest):
-    assert split_docstring(text) == (first, rest)
+from eval.pydocs import load_pydocs
 
 
 def test_sources_are_parsed_and_never_run(tmp_path):

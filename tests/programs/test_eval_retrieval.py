@@ -6,7 +6,6 @@ import pytest
 from configs import quora
 from eval import retrieval
 from eval.data import read_quora
-from eval.intervals import bootstrap_mean
 from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.metrics import recalls, reciprocal_ranks
@@ -31,14 +30,6 @@ def config(tiny_model, tmp_path, monkeypatch):
         }
     )
     return config
-
-
-def test_bootstrap_mean_matches_normal_theory():
-    values = 1 / np.random.default_rng(0).integers(1, 11, size=5000)
-    low, high = bootstrap_mean(values, 4000)
-    error = values.std() / np.sqrt(len(values))
-    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
-    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
 
 
 def test_scores_are_those_of_plain_numpy(config):
@@ -78,19 +69,3 @@ def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_
     assert (reranked.depth, reranked.queries) == (5, 30)
     assert reranked.gain.ndcg_at_10.value == pytest.approx(reranked.after.ndcg_at_10 - reranked.before.ndcg_at_10)
     assert reranked.ms > 0
-
-
-def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
-    config.update({"whitening": "none,target,documents"})
-    retrieval.main(config)
-    first = Run.load(config.out)
-    assert [(row.pooling, row.whitening, row.k, row.backend) for row in first.rows] == [
-        ("cls", whitening, k, backend)
-        for whitening, k in [("none", 32), *[(w, k) for w in ("target", "documents") for k in (32, 8)]]
-        for backend in ("faiss-ivf", "faiss-flat")
-    ]
-    assert "MRR@10" in capsys.readouterr().out
-    monkeypatch.setattr("jaxwhiten.encoding.store.together", lambda *_, **__: pytest.fail("encoded again"))
-    retrieval.main(config)
-    for a, b in zip(first.rows, Run.load(config.out).rows, strict=True):
-        assert a.mrr_at_10 == b.mrr_at_10

@@ -1,18 +1,20 @@
 """`eval.sts`: the whole program on the sample with a tiny model, and its numbers against a plain numpy form."""
 
 import itertools
+import shutil
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from configs import sample
-from eval import published
+from eval import published, runs, tables
 from eval import sts as program
+from eval.aggregates import scores_of
 from eval.data import load_nli, load_sts
+from eval.report import sts as views
 from eval.runs import Record, Run
 from jaxwhiten import Encoder
-from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES, write_model
 
 # The plain form: float64, one line a formula of the reference.
@@ -130,22 +132,6 @@ def test_rows_are_settings_with_their_fits(finished):
         assert scores.low < scores.wmean < scores.high
 
 
-def test_differences_to_the_raw_vectors_are_paired(finished):
-    run = Run.load(finished)
-    raw = {row.pooling: row for row in run.rows if row.whitening == "none"}
-    for row in (row for row in run.rows if row.pooling != "tfidf"):
-        assert (row.versus_raw is not None) == (row.whitening != "none")
-        if row.whitening != "none":
-            score, raw_score = (r.tasks["sts_sample"].wmean for r in (row, raw[row.pooling]))
-            assert row.versus_raw == {name: row.versus_raw["sts_sample"] for name in ("sts_sample", "average")}
-            difference = row.versus_raw["sts_sample"]
-            assert difference.value == pytest.approx(score - raw_score)
-            assert difference.low < difference.value < difference.high
-            # Both rows are scored on the same resamples: the difference is surer than the two scores are.
-            widths = [r.tasks["sts_sample"].high - r.tasks["sts_sample"].low for r in (row, raw[row.pooling])]
-            assert difference.high - difference.low < np.hypot(*widths)
-
-
 def test_every_row_equals_the_plain_form(finished, model, data_dir):
     run = Run.load(finished)
     task = load_sts("sts_sample")
@@ -160,21 +146,6 @@ def test_every_row_equals_the_plain_form(finished, model, data_dir):
     assert_rows_agree(whitened, [task], vector_of, nli_rows, tolerance=0.02)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"whitening": "targett"}, "Did you mean 'target'"),
-        ({"ks": "64"}, "64 is more than the 32 dimensions"),
-        ({"gamma": "1.5"}, "config.gamma: '1.5'"),
-    ],
-)
-def test_mistakes_are_answered_before_anything_is_encoded(tmp_path, model, monkeypatch, changes, message):
-    monkeypatch.setattr("jaxwhiten.views.stream.vectors", lambda *_, **__: pytest.fail("encoded"))
-    with pytest.raises(InputError) as caught:
-        program.main(config_of(tmp_path, model, **changes))
-    assert message in str(caught.value)
-
-
 def test_published_rows_are_matched_on_the_whole_setting():
     scores = Record(all=72.0, mean=70.0, wmean=71.0)
     row = Record(model="hub/all-MiniLM-L6-v2", pooling="mean", whitening="none", k=384, transductive=False)
@@ -183,3 +154,49 @@ def test_published_rows_are_matched_on_the_whole_setting():
     assert match.published == {"STS12": 72.37, "STS-B": 82.03}
     for change in ({"pooling": "cls"}, {"k": 256}, {"model": "other"}, {"whitening": "target", "gamma": 0.5}):
         assert published.compare([row.but(**change)], ["STS12"]) == []
+
+
+# --- tables of finished runs in Markdown files
+
+
+@pytest.fixture
+def page(finished, tmp_path, monkeypatch):
+    """A page beside the finished run, runs/tiny."""
+    shutil.copytree(finished, tmp_path / "runs" / "tiny")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "page.md"
+
+
+def test_a_place_is_filled_and_the_rest_is_left_alone(page):
+    comment = "<!-- table tiny sts_table pooling=cls whitening=none,target -->\n"
+    page.write_text(f"# Before\n\n{comment}old\n<!-- end -->\n\nAfter.\n")
+    assert tables.fill(page) == []
+    text = page.read_text()
+    whole = Run.load("runs/tiny")
+    whole.rows[:] = [row for row in whole.rows if row.pooling == "cls"]
+    assert text == f"# Before\n\n{comment}\n{views.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
+    assert tables.fill(page) == []
+    assert page.read_text() == text
+
+
+def test_runs_of_several_seeds_are_one_table_of_means(page):
+    whole = Run.load("runs/tiny")
+    moved = []
+    for row in whole.rows:
+        (task, scores), interval = *row.tasks.items(), row.average_interval
+        interval = interval.but(low=interval.low + 2, high=interval.high + 2)
+        tasks = Record({task: scores.but(wmean=scores.wmean + 2)})
+        moved.append(row.but(tasks=tasks, average_interval=interval))
+    whole.save("runs/seeds/tiny-0-sts")
+    Run(whole.header, moved).save("runs/seeds/tiny-1-sts")
+    means = runs.find("seeds/tiny-*-sts")
+    for row, mean in zip(whole.rows, means.rows, strict=True):
+        assert mean.model == "seeds/tiny, 2 seeds"
+        assert scores_of(mean, "wmean")["average"] == pytest.approx(scores_of(row, "wmean")["average"] + 1)
+        assert mean.average_interval.low == row.average_interval.low
+        assert mean.average_interval.high == row.average_interval.high + 2
+    page.write_text("<!-- table seeds/tiny-*-sts average_table plain pooling=cls -->\n<!-- end -->\n")
+    assert tables.fill(page) == []
+    assert page.read_text().splitlines()[4].startswith("| tiny, 2 seeds | cls | raw |")
+    page.write_text("<!-- table seeds/none-*-sts average_table -->\n<!-- end -->\n")
+    assert tables.fill(page) == ["seeds/none-*-sts"]

@@ -90,24 +90,3 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(start, arguments, me
     assert message in result.stderr
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
-
-
-def test_interrupt_is_130(start):
-    assert start("--config.steps=-1").returncode == 130
-
-
-def test_help_is_usage_and_every_key_with_its_default(start):
-    result = start("--help", "--config", f"{start.config}:other")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("usage: ")
-    text = " ".join(result.stdout.split())
-    assert "--config.model VALUE default 'other'" in text
-    assert "--config.eigenvalue_floor VALUE default 0.5; floor for eigenvalues, as a fraction of the largest" in text
-
-
-def test_messages_name_parameters_as_the_config_does_and_warnings_are_one_line(start):
-    result = start("--config.steps=99")
-    assert result.stderr.splitlines() == [
-        "warning: few rows",
-        "error: set --config.data_dir, --config.steps=5 or k=2",
-    ]

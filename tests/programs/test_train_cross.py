@@ -1,4 +1,4 @@
-"""`python -m train.cross`: the folder it leaves, killed and resumed, negatives, and every mistake one line."""
+"""`python -m train.cross`: the folder it leaves, and its negatives."""
 
 import json
 
@@ -7,7 +7,6 @@ import pytest
 
 from configs.settings import Cross
 from jaxwhiten import CrossEncoder
-from jaxwhiten.errors import DataError, InputError
 from tests.conftest import own_cache
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES
@@ -54,13 +53,3 @@ def test_positives_get_negatives_and_excluded_texts_are_left_out(config, tmp_pat
     assert examples.label.tolist() == [1.0] * 95 + [0.0] * (len(pairs) - 95)
     assert len(pairs) == 95 * 3  # every first sentence is another
     assert not set(pairs[:95]) & set(pairs[95:])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "'label' is 'no', expected a number")],
-)
-def test_mistakes_are_named(config, changes, message):
-    config.update(changes)
-    with pytest.raises((InputError, DataError), match=message):
-        cross.main(config)

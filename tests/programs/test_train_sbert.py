@@ -1,8 +1,7 @@
-"""`python -m train.sbert` as users run it: the whole way, killed and resumed, and every mistake one line."""
+"""`python -m train.sbert` as users run it: the folder a run leaves, adapters, and the settings of every config."""
 
 import functools
 import json
-import signal
 
 import jax
 import numpy as np
@@ -21,60 +20,12 @@ from configs import (
 )
 from configs.settings import SBERT
 from jaxwhiten import Encoder, losses
-from jaxwhiten.errors import InputError
 from jaxwhiten.training.objectives import objective_loss
 from tests.conftest import own_cache
-from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
+from tests.programs.runs import write_table
 from tests.tiny import SENTENCES
 from train import sbert
 from train.objectives import find_objective
-
-
-@pytest.fixture
-def arguments(shallow_model, tmp_path):
-    return softmax_arguments(shallow_model, tmp_path)
-
-
-# LoRA learns a teacher's vectors: both hooks of a plan in one run.
-TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "lora": 8, "teacher_pooling": "mean"}
-TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "data.classes": "()"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "stops"),
-    [({}, [(signal.SIGTERM, 0), (signal.SIGINT, 130)]), (TAUGHT_LORA, []), (TSDAE, [])],
-    ids=["softmax", "lora with a teacher", "tsdae"],
-)
-def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes, stops):
-    """SIGTERM saves and exits 0, Ctrl-C 130, SIGKILL loses what came after the checkpoint: the losses are the same."""
-    cache = own_cache(tmp_path / "cache")
-    arguments |= changes | {"teacher": arguments["model"]}
-    whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
-    assert "model written from step 200" in whole
-
-    stopped_at = 0
-    for number, code in stops:
-        process, least = start("sbert", arguments, cache), stopped_at + 30
-        when(lambda least=least: len(steps_of(tmp_path / "run")) >= least, process)
-        process.send_signal(number)
-        assert "stopped at step" in finish(process, code)
-        stopped_at = len(steps_of(tmp_path / "run"))
-        assert least <= stopped_at < 200
-        assert (tmp_path / "run" / "checkpoints" / str(stopped_at)).is_dir()
-
-    process = start("sbert", arguments, cache)
-    when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 40, process)
-    process.kill()
-    process.communicate()
-    assert len(steps_of(tmp_path / "run")) < 200
-
-    finish(start("sbert", arguments, cache))
-    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
-    assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")
-
-
-# --- in this process ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -123,21 +74,6 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     base, adapted = (Encoder.from_pretrained(folder, **options) for folder in (config.model, out / "model"))
     np.testing.assert_array_equal(adapted.encode(SENTENCES), base.encode(SENTENCES))
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"objective": "triplet"}, "expects 3 sentences per row"),
-        ({"objective": "mnr", "data.columns": ("one", "two", "label"), "negatives": 1}, "mined for pairs"),
-        pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
-        ({"batch_size": 1000}, "fewer than one batch"),
-    ],
-)
-def test_mistakes_are_named(config, changes, message):
-    config.update(changes)
-    with pytest.raises(InputError, match=message):
-        sbert.main(config)
 
 
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, distil, adapter)

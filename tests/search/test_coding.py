@@ -6,13 +6,12 @@ import time
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Space
+from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import CODES, SpectrumCode, make_code
-from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search import faiss as faiss_backend
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import Whitening
 
 pytest.importorskip("faiss")
 N, D = 3000, 32
@@ -113,22 +112,6 @@ def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes,
     assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
 
 
-@pytest.mark.parametrize("codes", ["int8", "uint8", "binary", "ubinary"])
-@pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
-def test_plain_codes_of_whitened_vectors(backend, codes, vectors, queries):
-    whitening = Whitening(gamma=0.5, n_components=24).fit(vectors)
-    index = build_index(vectors, backend, whitening=whitening, codes=codes)
-    assert index.codes["bytes"] == (24 if "int" in codes else 3)
-    exact = build_index(vectors, "faiss-flat", whitening=whitening).search(queries, 5)
-    scores, ids = index.search(queries, 5)
-    agree = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(ids, exact[1], strict=True)])
-    assert agree > (0.95 if "int" in codes else 0.3)
-    if "int" in codes:
-        np.testing.assert_allclose(scores, exact[0], atol=0.02)
-    raw = build_index(vectors, backend, codes=codes)
-    assert raw.codes["bytes"] == (32 if "int" in codes else 4)
-
-
 @pytest.mark.parametrize("named", [False, True])
 def test_the_code_of_a_whitening_that_is_given_is_of_its_vectors(named, vectors, queries):
     whitening = Whitening(gamma=0.25, n_components=20).fit(vectors)
@@ -160,51 +143,6 @@ def test_an_encoder_gives_its_answer(tiny_model):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=False)
     index = encoder.index([f"sentence {i}" for i in range(400)], bytes=4)
     assert index.fitted.gamma == 1.0
-
-
-def test_what_cannot_be_is_refused(code, vectors, tmp_path):
-    with pytest.raises(InputError, match="Did you mean 'spectrum'"):
-        build_index(vectors, "faiss-flat", codes="spectrm")
-    with pytest.raises(InputError, match="at most 16, half a byte per dimension"):
-        build_index(vectors, "faiss-flat", bytes=17)
-    for name in ("pq", "auto"):
-        with pytest.raises(InputError, match="Unknown"):
-            build_index(vectors, "faiss-flat", codes=name, bytes=8)
-    with pytest.raises(InputError, match="8 bytes per vector: expected 9"):
-        build_index(vectors, "jax", codes=code, bytes=9)
-    with pytest.raises(InputError, match="code expects 32 dimensions, got 5 from the whitened vectors"):
-        build_index(vectors, "jax", codes=code, whitening=Whitening(5).fit(vectors))
-    whitening = Whitening().fit(vectors)
-    with pytest.raises(MismatchError, match="vectors of a whitening, and these are of another one"):
-        build_index(
-            vectors, "jax", codes=SpectrumCode(bytes=8).fit(whitening), whitening=whitening.with_mean(vectors[0])
-        )
-    with pytest.raises(InputError, match="code expects 32 dimensions, got 31 from the vectors"):
-        build_index(vectors[:, 1:], "jax", codes=code)
-    with pytest.raises(InputError, match="unit length"):
-        build_index(vectors, "jax", codes=code, normalize=False)
-    with pytest.raises(InputError, match=r"bytes=.*: expected an integer"):
-        build_index(vectors, "jax", bytes=0)
-    with pytest.raises(InputError, match="sq8"):
-        build_index(vectors, "faiss-flat", codes="sq8", bytes=8)
-    code = make_code("ubinary").fit(Whitening.from_moments(Moments().update(vectors), provenance={"fingerprint": "a"}))
-    with pytest.raises(MismatchError, match="not in the space of the code: expected other weights"):
-        build_index(vectors, "jax", codes=code, space=Space(fingerprint="b"))
-
-
-def test_a_code_of_whitened_vectors_takes_no_vectors_that_are_only_pooled(tiny_model):
-    tiny = Encoder.from_pretrained(tiny_model, pooling="mean")
-    raw = tiny.encode([f"sentence {number}" for number in range(400)])
-    whitening = Whitening().fit(raw)
-    code = SpectrumCode(bytes=8).fit(whitening)
-    whitened = tiny.with_whitening(whitening).encode(["a", "b"])
-    for vectors, space in ((raw, None), (np.asarray(raw), tiny.view.space)):
-        with pytest.raises(MismatchError, match="these are of none"):
-            build_index(vectors, codes=code, space=space)
-    with pytest.raises(MismatchError, match="these are of none"):
-        code.encode(raw)
-    assert code.encode(whitened).shape == code.encode(whitening.transform(raw[:2])).shape == (2, 8)
-    assert build_index(whitened, codes=code).size == build_index(raw[:2], codes=code, whitening=whitening).size == 2
 
 
 @pytest.mark.parametrize("options", [{"tuned": False}, {"whitening": 20}, {"nlist": 4, "nprobe": 4}])

@@ -1,4 +1,4 @@
-"""Every backend behind the one interface: results, the whitening inside, files, and what is refused."""
+"""Every backend behind the one interface: results, the whitening inside, and the lists of FAISS."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Space, Whitening
+from jaxwhiten import Space, Whitening
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, NonFiniteError
-from jaxwhiten.search import build_index, load_index
+from jaxwhiten.errors import MismatchError
+from jaxwhiten.search import build_index
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
@@ -67,22 +67,6 @@ def test_exact_backends_give_the_true_neighbors(backend, inside, k, vectors, que
     assert all(len(set(row)) == k for row in ids)
 
 
-@pytest.mark.parametrize(
-    ("backend", "options", "recall"),
-    [
-        ("faiss-ivf", {"nlist": 16, "nprobe": 16}, 1.0),
-        ("faiss-ivf", {"nlist": 16, "nprobe": 4}, 0.8),
-    ],
-)
-def test_approximate_backends_find_most_neighbors(backend, options, recall, vectors, queries):
-    codes = of(backend)
-    exact = build_index(vectors, "faiss-flat", **codes).search(queries, 10)[1]
-    index = build_index(vectors, backend, **codes, **options)
-    found = index.search(queries, 10)[1]
-    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, exact, strict=True)]) >= recall
-    assert options.items() <= index.options.items()
-
-
 @pytest.mark.parametrize("backend", CPU)
 def test_raw_and_prepared_queries_agree(backend, vectors, queries):
     whitening = Whitening(K).fit(vectors)
@@ -91,31 +75,6 @@ def test_raw_and_prepared_queries_agree(backend, vectors, queries):
     prepared_scores, prepared_ids = index.search(index.prepare(queries), 5, prepared=True)
     assert (ids == prepared_ids).mean() > 0.99
     np.testing.assert_allclose(scores, prepared_scores, atol=1e-5)
-
-
-@pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("backend", CPU)
-def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries, tmp_path):
-    documents = [f"text {i} \n ü" for i in range(N)]
-    index = build_index(
-        vectors,
-        backend,
-        whitening=Whitening(K).fit(vectors) if inside else None,
-        space=SPACE,
-        documents=documents,
-        **of(backend),
-    )
-    index.save(tmp_path / "index")
-    loaded = load_index(tmp_path / "index")
-    assert type(loaded) is type(index)
-    for name in ("backend", "options", "size", "input_dimension", "dimension", "space", "whitening", "notes"):
-        assert getattr(loaded, name) == getattr(index, name), name
-    assert [document.text for document in loaded] == documents
-    assert loaded.nbytes == index.nbytes
-    expected, got = index.search(queries, 7), loaded.search(queries, 7)
-    np.testing.assert_array_equal(got[1], expected[1])
-    np.testing.assert_allclose(got[0], expected[0], atol=1e-5)
-    np.testing.assert_allclose(loaded.prepare(queries), index.prepare(queries), atol=1e-5)
 
 
 def test_one_query_takes_one_thread(vectors, queries, monkeypatch):
@@ -137,57 +96,6 @@ def test_one_query_takes_one_thread(vectors, queries, monkeypatch):
         assert faiss.omp_get_max_threads() == 3
     finally:
         faiss.omp_set_num_threads(before)
-
-
-def test_saving_over_an_index_leaves_one_whole_index(vectors, tmp_path):
-    build_index(vectors, "jax").save(tmp_path / "docs.db")
-    build_index(vectors[:100], "faiss-flat").save(tmp_path / "docs.db")
-    assert load_index(tmp_path / "docs.db").size == 100
-    assert [path.name for path in tmp_path.iterdir()] == ["docs.db"]
-
-
-@pytest.mark.parametrize("backend", CPU)
-def test_what_cannot_be_searched_is_refused(backend, vectors, queries):
-    index = build_index(vectors, backend, **of(backend))
-    with pytest.raises(InputError, match="expected an integer of at least 1"):
-        index.search(queries, 0)
-    with pytest.raises(InputError, match=f"index expects {D} dimensions, got {D - 1}"):
-        index.search(queries[:, 1:].copy(), 5)
-    for value, error, message in (
-        (0.0, InputError, "Row 3 of the query vectors is a zero vector"),
-        (np.nan, NonFiniteError, "Row 3 of the query vectors"),
-    ):
-        bad = queries.copy()
-        bad[3] = value
-        with pytest.raises(error, match=message):
-            index.search(bad, 5)
-
-
-@pytest.mark.parametrize("backend", CPU)
-def test_what_cannot_be_indexed_is_refused(backend, vectors):
-    for value, error, message in (
-        (0.0, InputError, "Row 2999 of the document vectors is a zero vector"),
-        (np.nan, NonFiniteError, "Row 2999 of the document vectors"),
-        (-np.inf, NonFiniteError, "Row 2999 of the document vectors"),
-    ):
-        bad = vectors.copy()
-        bad[2999, 5 if value else slice(None)] = value
-        with pytest.raises(error, match=message):
-            build_index(bad, backend, **of(backend))
-    with pytest.raises(InputError, match="No document vectors"):
-        build_index(vectors[:0], backend, **of(backend))
-    with pytest.raises(InputError, match="document but"):
-        build_index(vectors, backend, documents=["one"], **of(backend))
-
-
-def test_a_document_at_the_mean_has_no_direction_after_whitening(vectors, whitening):
-    weight, _ = whitening.kernel
-    mean = vectors[17]
-    centred = SimpleNamespace(kernel=(weight, np.zeros(K, np.float32)))
-    x = vectors - mean
-    x[17] = 0
-    with pytest.raises(InputError, match=r"Row 17 .* zero vector"):
-        build_index(x, "faiss-flat", whitening=centred)
 
 
 @pytest.mark.parametrize("backend", CPU)
@@ -233,39 +141,6 @@ def test_the_sample_that_faiss_takes_silently_is_said(vectors):
     assert any("FAISS samples 800 of the 3000 vectors" in note for note in index.notes)
 
 
-def test_lists_with_too_few_documents_give_minus_one(vectors):
-    index = build_index(vectors, "faiss-ivf", nlist=70, nprobe=1, **LISTS)
-    scores, ids = index.search(vectors[:20], 500)
-    assert (ids == -1).any()
-    assert np.isneginf(scores[ids == -1]).all()
-
-
-def test_lists_hold_codes_alone(vectors, tiny_model, monkeypatch):
-    with pytest.raises(InputError, match="faiss-ivf stores codes alone"):
-        build_index(vectors, "faiss-ivf", nlist=8)
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
-    monkeypatch.setattr("jaxwhiten.views.view.View.__call__", lambda *_: pytest.fail("encoded"))
-    with pytest.raises(InputError, match="faiss-ivf stores codes alone"):
-        encoder.index(["a", "b"], backend="faiss-ivf")
-
-
-def test_typos_are_answered(vectors):
-    with pytest.raises(InputError, match="Did you mean 'faiss-ivf'"):
-        build_index(vectors, "faiss-ifv")
-    with pytest.raises(InputError, match="Did you mean 'nprobe'"):
-        build_index(vectors, "faiss-ivf", nprob=3, **LISTS)
-    with pytest.raises(InputError, match="has no options"):
-        build_index(vectors, "faiss-flat", nprobe=3)
-
-
-def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'jaxwhiten\[cpu\] @ git"):
-        build_index(vectors, "faiss-flat")
-
-
 @pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
 def test_a_query_encoded_otherwise_is_refused(key, vectors):
     index = build_index(vectors, "jax", space=SPACE)
@@ -275,23 +150,3 @@ def test_a_query_encoded_otherwise_is_refused(key, vectors):
         index.check_fits(dataclasses.replace(SPACE, **{key: 8 if key == "max_length" else "other"}))
     with pytest.raises(MismatchError, match=shown):
         index.check_fits(dataclasses.replace(SPACE, **{key: None}))
-
-
-def test_an_index_that_does_not_know_its_space_cannot_vouch(vectors):
-    with pytest.raises(MismatchError, match="does not record its encoder"):
-        build_index(vectors, "jax").check_fits(SPACE)
-
-
-@pytest.mark.parametrize(
-    ("backend", "options"),
-    [
-        ("faiss-ivf", {"nlist": -1}),
-        ("faiss-ivf", {"nprobe": -1}),
-        ("faiss-ivf", {"max_points_per_centroid": 1 << 30}),
-        ("faiss-ivf", {"seed": 2**31}),
-    ],
-)
-def test_options_of_a_backend_have_ranges(backend, options):
-    pytest.importorskip("faiss", reason="the extra cpu")
-    with pytest.raises(InputError, match=f"Option {next(iter(options))} of {backend}"):
-        build_index(np.eye(8, dtype=np.float32), backend, **options)

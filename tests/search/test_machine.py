@@ -19,9 +19,10 @@ from hypothesis.stateful import (
 )
 
 import jaxwhiten
-from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index, load_index, state
+from jaxwhiten.whitening import Whitening
 
 OURS = (os.path.dirname(jaxwhiten.__file__), os.path.dirname(os.__file__) + "/contextlib.py")
 D = 16
@@ -34,7 +35,10 @@ KINDS = {
     "faiss codes, rescored": ("faiss-flat", {"codes": CODE, "rescore": "float16"}),
     "faiss lists": ("faiss-ivf", {"codes": CODE, "nlist": 2, "nprobe": 2}),
     "jax floats": ("jax", {}),
-    "jax codes, rescored": ("jax", {"codes": CODE, "rescore": "float16"}),
+    "jax codes, rescored": ("jax", {"codes": CODE, "rescore": "int8"}),
+    "jax int8": ("jax", {"codes": make_code("int8").fit(POOL)}),
+    "faiss binary": ("faiss-flat", {"codes": make_code("ubinary").fit(POOL)}),
+    "faiss whitened": ("faiss-flat", {"whitening": Whitening(12).fit(POOL)}),
 }
 numbers = st.lists(st.integers(0, len(POOL) - 1), min_size=1, max_size=6, unique=True)
 
@@ -195,11 +199,14 @@ class History(RuleBasedStateMachine):
 
     def cosine(self, query, number):
         """Of a query and what is kept of a document."""
+        options = KINDS[self.kind][1]
         asked, there = POOL[query] + np.float32(0.03), POOL[number]
-        if ("codes" in self.kind and "rescored" not in self.kind) or self.kind == "faiss lists":
-            quantizer = CODE.quantizer()
-            there = CODE.decode(quantizer.quantize(quantizer.affine(there[None])))[0]
-        if "codes" in self.kind or self.kind == "faiss lists":
+        if whitening := options.get("whitening"):
+            asked, there = whitening.transform(np.stack([asked, there]))
+        if (code := options.get("codes")) and "rescore" not in options:
+            quantizer = code.quantizer()
+            there = code.decode(quantizer.quantize(quantizer.affine(there[None])))[0]
+        if code:
             asked = asked / np.linalg.norm(asked)
         return float(asked @ there / np.linalg.norm(asked) / np.linalg.norm(there))
 
@@ -224,7 +231,7 @@ def check(kind, own, brings, examples, steps, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "own"), [*zip(KINDS, ["strings", "numbered", "integers"] * 2, strict=True), ("faiss codes", "strings")]
+    ("kind", "own"), [*zip(KINDS, ["strings", "numbered", "integers"] * 3, strict=True), ("faiss codes", "strings")]
 )
 def test_a_history_equals_the_list_of_its_documents(kind, own, monkeypatch):
     check(kind, own != "numbered", "d{}".format if own == "strings" else int, 15, 15, monkeypatch)

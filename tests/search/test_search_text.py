@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.errors import MismatchError
 from jaxwhiten.search import build_index, load_index, search_text
 from jaxwhiten.search.text import without_blank
 from tests.tiny import SENTENCES
@@ -40,17 +39,6 @@ def test_texts_without_anything_to_read_are_blank():
     kept, ids, metadata, skipped = without_blank(texts, list(range(9)), [{"row": row} for row in range(9)])
     assert (kept, ids, skipped) == (["a", ".\u200b", "\U0001f600"], [0, 7, 8], 6)
     assert metadata == [{"row": row} for row in ids]
-
-
-def test_no_queries_no_results(index, encoder):
-    assert search_text(index, encoder, [], 3) == []
-
-
-def test_another_encoder_is_refused_before_it_encodes(index, tiny_model, monkeypatch):
-    other = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
-    monkeypatch.setattr(other, "encode", lambda *_, **__: pytest.fail("encoded"))
-    with pytest.raises(MismatchError, match="expected max_length=32, got 16"):
-        search_text(index, other, ["a"], 3)
 
 
 def test_without_texts_there_are_ids(encoder):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, normalize, paraphrase_mining, semantic_search
-from jaxwhiten.errors import InputError
-from jaxwhiten.search import paraphrase_mining_embeddings, semantic
+from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.tiny import SENTENCES
 
 
@@ -42,23 +41,6 @@ def test_one_query_and_lists(vectors):
     assert (type(hits[0]["corpus_id"]), type(hits[0]["score"])) == (int, float)
 
 
-@pytest.mark.parametrize(("top_k", "max_pairs"), [(100, 500_000), (4, 500_000), (100, 60), (2, 25)])
-@pytest.mark.parametrize("at_once", [8192, 16])
-def test_mining_equals_sentence_transformers(vectors, util, monkeypatch, top_k, max_pairs, at_once):
-    import torch
-
-    monkeypatch.setattr(semantic, "_QUERIES", at_once)
-    found = paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs)
-    wanted = util.paraphrase_mining_embeddings(torch.from_numpy(vectors), top_k=top_k, max_pairs=max_pairs)
-    assert len(found) == len(wanted)
-    np.testing.assert_allclose([pair[0] for pair in found], [pair[0] for pair in wanted], atol=1e-5)
-    assert all(i < j for _, i, j in found)
-    pairs = {(i, j) for _, i, j in found}
-    assert len(pairs) == len(found)
-    if len(found) == 90 * 89 / 2:
-        assert pairs == {(i, j) for _, i, j in wanted}
-
-
 @pytest.mark.parametrize(("top_k", "max_pairs"), [(1, 500), (4, 500), (4, 30)])
 def test_mining_equals_all_pairs(top_k, max_pairs):
     rows = np.random.default_rng(2).normal(size=(50, 5)).astype(np.float32)
@@ -81,16 +63,3 @@ def test_mining_of_sentences(tiny_model):
     vectors = encoder.encode(texts, prompt="Why ", normalize_embeddings=True)
     assert all(pair[0] == pytest.approx(vectors[pair[1]] @ vectors[pair[2]], abs=1e-5) for pair in rest)
     assert paraphrase_mining(encoder, texts[:1]) == []
-
-
-def test_mistakes_are_named(vectors):
-    with pytest.raises(InputError, match="top_k=0: expected an integer of at least 1"):
-        semantic_search(vectors, vectors, 0)
-    with pytest.raises(InputError, match="Unknown score function 'cos'"):
-        semantic_search(vectors, vectors, score_function="cos")
-    with pytest.raises(InputError, match="expects 6 dimensions, got 5 from the query vectors"):
-        semantic_search(vectors[:, :5], vectors)
-    with pytest.raises(InputError, match="zero vector"):
-        semantic_search(vectors, np.zeros_like(vectors))
-    with pytest.raises(InputError, match="max_pairs=0: expected an integer of at least 1"):
-        paraphrase_mining_embeddings(vectors, max_pairs=0)

@@ -84,11 +84,6 @@ def test_no_text_does_more_than_read(index, where):
     assert len(index) == len(chosen(index, None)) == 60
 
 
-def test_there_must_be_something_to_filter_by():
-    with pytest.raises(InputError, match="keeps no texts"):
-        build_index(VECTORS, "jax").search(VECTORS[:1], 1, where="id > 3")
-
-
 def test_columns_follow_the_metadata():
     """Of later documents, of other types, and of names that no column can have."""
     odd = {"ID": "x", "Row": 1, "": 2, "a\0b": 3, "lang": ["en"], "Lang": "de", "yes": True, "big": 2**63 + 1}

@@ -15,7 +15,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import load_code
 from jaxwhiten.views import View
-from tests.serving.conftest import PAIRS, TEXTS, served
+from tests.serving.conftest import TEXTS, served
 
 NAME = "jaxwhiten-tiny"
 
@@ -42,60 +42,6 @@ def test_the_vectors_are_those_of_encode(plain):
     assert told["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens, "truncated": 0}
     assert [item["index"] for item in told["data"]] == list(range(5))
     assert (told["object"], told["model"], told["data"][0]["object"]) == ("list", NAME, "embedding")
-
-
-def test_base64_is_float32(plain):
-    answer = plain.post("/v1/embeddings", model=NAME, input=TEXTS[0], encoding_format="base64").json()
-    found = np.frombuffer(base64.b64decode(answer["data"][0]["embedding"]), "<f4")
-    np.testing.assert_allclose(found, plain.encoder.encode(TEXTS[0]), atol=1e-6)
-
-
-def test_more_texts_than_a_batch_keep_their_order(plain):
-    texts = [*TEXTS, *PAIRS.sentence2[:300]]
-    np.testing.assert_allclose(
-        vectors(plain.post("/v1/embeddings", model=NAME, input=texts)), plain.encoder.encode(texts), atol=1e-5
-    )
-
-
-@pytest.mark.parametrize("ids", [[5, 7], [[5, 7], [9]]])
-def test_token_ids_are_refused(plain, ids):
-    message = refused(plain.post("/v1/embeddings", model=NAME, input=ids), 400, "input")
-    assert "check_embedding_ctx_length=False" in message
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "param", "message"),
-    [
-        ({"input": ""}, 400, "input", "at least 1 character"),
-        ({"input": ["a", ""]}, 400, "input", "input.1: "),
-        ({"input": []}, 400, "input", "at least 1 item"),
-        ({"input": None}, 400, "input", "input: "),
-        ({"input": ["a"] * 2049}, 413, "input", "at most 2048 items"),
-        ({"input": "a", "model": "mini"}, 404, "model", "jaxwhiten-tiny or jaxwhiten-tiny:query"),
-        ({"input": "a", "dimension": 3}, 400, "dimension", "not permitted"),
-        ({"input": "a", "dimensions": "3"}, 400, "dimensions", "integer"),
-        ({"input": "a", "dimensions": 0}, 400, "dimensions", "greater"),
-        ({"input": "a", "dimensions": 3}, 400, "dimensions", "no whitening"),
-        ({"input": "a", "output_dtype": "code"}, 400, "output_dtype", "jaxwhiten fit --bytes"),
-        ({"input": "a", "output_dtype": "bits"}, 400, "output_dtype", "'ubinary'"),
-        ({"input": "a", "encoding_format": "hex"}, 400, "encoding_format", "'base64'"),
-    ],
-)
-def test_a_refusal_names_the_field(plain, body, status, param, message):
-    assert message in refused(plain.post("/v1/embeddings", **{"model": NAME, **body}), status, param)
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"a"', b"\xff", b'{"input":"\\ud800","model":"m"}', b"1" * 9999])
-def test_a_malformed_body_is_refused(plain, body):
-    answer = plain.client.post("/v1/embeddings", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 400
-    assert answer.json()["error"]["type"] == "invalid_request_error"
-
-
-def test_a_long_body_is_refused(plain):
-    body = json.dumps({"model": NAME, "input": "a" * (9 << 20)})
-    headers = {"Content-Type": "application/json"}
-    assert "8,388,608 bytes" in refused(plain.client.post("/v1/embeddings", content=body, headers=headers), 413)
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "text/plain; application/json", "multipart/form-data"])
@@ -160,15 +106,6 @@ def test_base64_is_of_float32_whatever_the_type(coded):
         answer = coded.post("/v1/embeddings", output_dtype=kind, encoding_format="base64", **how).json()
         found = [np.frombuffer(base64.b64decode(item["embedding"]), "<f4") for item in answer["data"]]
         np.testing.assert_allclose(found, numbers, atol=1e-7)
-
-
-def test_dimensions_of_a_whitening_are_its_leading_columns(coded):
-    floats = coded.encoder.with_view(coded.encoder.view.uncoded).encode_query(TEXTS[:4])
-    found = vectors(coded.post("/v1/embeddings", model="small:query", input=TEXTS[:4], dimensions=7))
-    np.testing.assert_allclose(found, normalize(floats[:, :7]), atol=1e-5)
-    wide = floats.shape[1] + 1
-    message = refused(coded.post("/v1/embeddings", model="small", input="a", dimensions=wide), 400, "dimensions")
-    assert str(wide - 1) in message
 
 
 def test_dimensions_that_a_folder_declares(tiny, tmp_path):

@@ -178,7 +178,7 @@ def test_a_file_to_be_read_is_not_changed(tmp_path):
     before = (tmp_path / "x").read_bytes()
     found = numbers(tmp_path / "x", read_only=True)
     assert content(found) == [3]
-    with pytest.raises(InputError, match="x: was loaded with read_only=True"):
+    with pytest.raises(InputError, match="read_only=True"):
         found.change(lambda connection: insert(connection, 4))
     with pytest.raises(OutputError, match="readonly"):
         found.rows("DELETE FROM numbers")
@@ -197,11 +197,11 @@ def test_files_of_others_are_refused_and_stay(tmp_path, create):
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE others (word)")
     before = path.read_bytes()
-    with pytest.raises(FormatError, match="not one that jaxwhiten wrote"):
+    with pytest.raises(FormatError, match="not one"):
         SQLite(path, kind=KIND, create=create)
     assert path.read_bytes() == before
     numbers(tmp_path / "y", create=True)
-    with pytest.raises(FormatError, match="not one that jaxwhiten wrote"):
+    with pytest.raises(FormatError, match="not one"):
         SQLite(tmp_path / "y", kind=KIND + 1, create=create)
 
 
@@ -211,7 +211,7 @@ def test_missing_and_empty_files(tmp_path):
     with pytest.raises(OutputError, match="unable to open"):
         numbers(tmp_path / "no folder" / "x", create=True)
     (tmp_path / "x").touch()
-    with pytest.raises(FormatError, match="not one that jaxwhiten wrote"):
+    with pytest.raises(FormatError, match="not one"):
         numbers(tmp_path / "x")
     assert content(numbers(tmp_path / "x", create=True)) == []
     assert content(numbers(tmp_path / "x")) == []

@@ -2,7 +2,6 @@
 
 import pytest
 
-from jaxwhiten.errors import InputError
 from jaxwhiten.training import make_plan
 from tests.training.test_plan_lora import before, check_adapter, folder, setup  # noqa: F401
 from train.adapters import KINDS, on_vectors
@@ -13,17 +12,3 @@ from train.objectives import find_objective
 def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before, kind):  # noqa: F811
     plan = make_plan(on_vectors(find_objective("mnr"), kind, rank=4), setup)
     check_adapter(setup, plan, folder, tmp_path, before)
-
-
-@pytest.mark.parametrize(
-    ("kind", "objective", "rank", "message"),
-    [
-        ("linnear", "mnr", 8, "Did you mean 'linear'"),
-        ("bottleneck", "mnr", 0, "rank of the adapter is 0"),
-        ("linear", "simcse", 8, "leaves frozen"),
-        ("linear", "distil_mse", 8, "leaves frozen"),
-    ],
-)
-def test_mistakes_are_named(kind, objective, rank, message):
-    with pytest.raises(InputError, match=message):
-        on_vectors(find_objective(objective), kind, rank)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from eval.data import NLIRows
-from jaxwhiten.datasets import Examples, Pairs
-from train.examples import distinct, nli_pairs, sentences, sts_pairs
+from jaxwhiten.datasets import Pairs
+from train.examples import distinct, nli_pairs, sts_pairs
 
 
 def test_nli_pairs_have_classes():
@@ -26,8 +26,3 @@ def test_sts_scores_are_scaled():
     pairs = Pairs(["a", "b"], ["c", "d"], np.array([1.0, 5.0]), ["x", "x"])
     assert sts_pairs(pairs).label.tolist() == pytest.approx([0.2, 1.0])
     assert sts_pairs(pairs, 1.0).label.tolist() == [0.0, 1.0]
-
-
-def test_lines_are_split_into_sentences():
-    lines = Examples({"sentence": ["One day. Two e.g. three! 4 is next?", "One day.", "Last"]})
-    assert sentences(lines).columns["sentence"] == ["One day.", "Two e.g. three!", "4 is next?", "Last"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxwhiten.models import FAMILIES, load_model
+from jaxwhiten.models import FAMILIES
 from tests.conftest import slow_but
 from tests.golden.cases import FAMILIES_FILE, metadata
 from train.masked import FORMS, load_masked_lm, save_masked_lm
@@ -78,18 +78,3 @@ def test_scores_and_loss_equal_those_of_transformers(folder):
     log = np.asarray(nnx.log_softmax(jnp.asarray(scores(model, everywhere()[:, 3:5]))))
     found = -np.take_along_axis(log, ids()[:, 3:5, None], axis=2).mean()
     assert found == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_encoder_inside_is_read_alone(folder):
-    masked, _, _ = load_masked_lm(folder)
-    encoder, config, _ = load_model(folder)
-    assert not config.pooler
-    arguments = jnp.asarray(ids()), jnp.ones((BATCH, LENGTH), jnp.int32)
-    np.testing.assert_array_equal(encoder(*arguments).hidden_states[-1], masked.encoder(*arguments).hidden_states[-1])
-
-
-def test_a_checkpoint_without_a_head_gets_one(tiny_model):
-    model, folder, has_head = load_masked_lm(tiny_model, seed=3)
-    assert (folder, has_head) == (tiny_model, False)
-    assert model.config.pooler is False
-    assert scores(model).shape == (BATCH, LENGTH, 200)

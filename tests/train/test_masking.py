@@ -67,17 +67,6 @@ def test_targets_are_the_tokens_that_stood_there_and_nothing_else_changes():
     assert not np.isin(out["targets"][out["weights"] > 0], SPECIAL).any()
 
 
-def test_shares_of_what_becomes_of_the_chosen():
-    ids = blocks(rows=4000)
-    out = masked(ids)
-    chosen = out["weights"] > 0
-    after, before = np.take_along_axis(out["input_ids"], out["positions"], 1)[chosen], out["targets"][chosen]
-    assert np.mean(after == 4) == pytest.approx(0.8, abs=0.01)
-    assert np.mean(after == before) == pytest.approx(0.1 + 0.1 / (VOCAB - 5), abs=0.01)
-    random = after[(after != 4) & (after != before)]
-    assert set(random) == set(range(5, VOCAB))
-
-
 # --- from tokenizers ------------------------------------------------------------------------------------------------
 
 

@@ -5,11 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import InputError
 from jaxwhiten.training import objective_loss
 from tests.test_losses import B, D, cosines, draw
-from tests.training.test_settings import NONSENSE, numeric
-from train.objectives import OWN, find_objective
+from train.objectives import find_objective
 from train.tension import contrastive_tension
 from train.whitenedcse import group_whiten, inverse_sqrt
 
@@ -84,24 +82,3 @@ def test_contrastive_tension_by_hand(negatives):
             terms.append(np.log1p(np.exp(-score if offset == 0 else score)))
     loss = contrastive_tension(jnp.asarray(first), jnp.asarray(second), negatives=negatives)
     assert float(loss) == pytest.approx(np.mean(terms), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: group_whiten(jnp.ones((8, 12)), 5), "divide the width 12"),
-        (lambda: contrastive_tension(jnp.ones((4, 2)), jnp.ones((4, 2)), negatives=4), "1 to 3"),
-        (lambda: find_objective("tsade"), "Did you mean 'tsdae'"),
-    ],
-)
-def test_mistakes_are_named(call, message):
-    with pytest.raises(InputError, match=message):
-        call()
-
-
-@pytest.mark.parametrize("objective", OWN, ids=lambda objective: objective.name)
-def test_every_number_among_the_settings_has_bounds(objective):
-    for setting in numeric(objective):
-        for value in NONSENSE:
-            with pytest.raises(InputError, match=setting):
-                objective_loss(objective, **{setting: value})

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxwhiten.training.objectives import make_plan
 from tests.conftest import own_cache
 from tests.tiny import SENTENCES, write_model
-from tests.training.setups import changed, setup_for
+from tests.training.setups import setup_for
 from train.masked import MaskedHead
-from train.objectives import find_objective
 from train.tsdae import Decoder, delete_tokens
 
 LENGTH = 16
@@ -24,10 +22,6 @@ def setup(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAXWHITEN_CACHE_DIR", own_cache(folder.parent / "cache"))
         return setup_for(folder, [TEXTS], LENGTH)
-
-
-def planned(setup, objective, **settings):
-    return make_plan(find_objective(objective), changed(setup, settings=settings))
 
 
 def batch_of(setup):
@@ -79,11 +73,3 @@ def test_the_decoder_sees_the_tokens_before_and_the_vector_alone(setup):
 
 
 # --- the others -----------------------------------------------------------------------------------------------------
-
-
-def test_contrastive_tension_trains_two_encoders_that_share_nothing(setup):
-    plan, batch = planned(setup, "ct"), batch_of(setup)
-    gradient = jax.jit(jax.grad(plan.loss, has_aux=True))(plan.params, batch, jax.random.key(0))[0]
-    first, second = (jax.tree.leaves(gradient[name]) for name in ("encoder", "head"))
-    assert len(first) == len(second)
-    assert any(np.abs(a - b).max() > 1e-5 for a, b in zip(first, second, strict=True))

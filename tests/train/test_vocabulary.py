@@ -4,23 +4,13 @@ import pytest
 
 from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
-from train.vocabulary import SPECIAL_TOKENS, save_wordpiece, train_wordpiece
+from train.vocabulary import save_wordpiece, train_wordpiece
 
 TEXT = SENTENCES * 3
 
 
 def train(size=150, **settings):
     return train_wordpiece(lambda: iter([TEXT[:7], TEXT[7:]]), size, **{"alphabet": 40, **settings})
-
-
-def test_special_tokens_characters_then_words():
-    tokens = train()
-    assert tuple(tokens[:5]) == SPECIAL_TOKENS
-    assert len(tokens) == len(set(tokens)) == 150
-    characters = [token for token in tokens[5:] if len(token) == 1]
-    assert tokens[5 : 5 + len(characters)] == sorted(characters)
-    assert set(characters) == {c for text in TEXT for c in text.lower() if not c.isspace()}
-    assert [t for t in tokens if len(t.removeprefix("##")) > 1 and t not in SPECIAL_TOKENS]
 
 
 def test_transformers_reads_the_same_ids(tmp_path):

@@ -1,7 +1,6 @@
 """Whitening: the method's formula as a property, hard inputs, one fit for every setting, files, threads."""
 
 import copy
-import dataclasses
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor

@@ -50,37 +50,3 @@ def test_clone_keeps_parameters_only():
     with pytest.raises(SklearnNotFittedError) as caught:
         copy.transform(np.eye(3))
     assert isinstance(caught.value, NotFittedError)
-
-
-@pytest.mark.parametrize("method", [Whitening(n_components=2), SpectrumCode(bytes=1)], ids=repr)
-def test_data_frames(method, monkeypatch):
-    """Scikit-learn's own checks, below, have those of Polars."""
-    pandas = pytest.importorskip("pandas")
-    X = np.random.default_rng(0).standard_normal((50, 3))
-    expected = method.fit(X).transform(X)
-    names = [f"{type(method).__name__.lower()}{i}" for i in range(expected.shape[1])]
-    assert method.get_feature_names_out(["a", "b", "c"]).tolist() == names
-    frame = clone(method.set_output(transform="pandas")).fit_transform(pandas.DataFrame(X, index=range(5, 55)))
-    assert (list(frame.columns), list(frame.index)) == (names, list(range(5, 55)))
-    np.testing.assert_allclose(frame.to_numpy(), expected, atol=1e-12)
-    with config_context(transform_output="polars"):
-        assert isinstance(method.set_output().transform(X), pandas.DataFrame)
-        assert method.set_output(transform="default").transform(X).shape == expected.shape
-    with pytest.raises(InputError, match="'pandas'"):
-        method.set_output(transform="panda")
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(MissingDependencyError, match="pip install polars"):
-        method.set_output(transform="polars").transform(X)
-    with pytest.raises(NotFittedError):
-        clone(method).get_feature_names_out()
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        *("set_output_transform", "set_output_transform_pandas", "set_output_transform_polars"),
-        *("global_output_transform_pandas", "global_set_output_transform_polars", "transformer_get_feature_names_out"),
-    ],
-)
-def test_checks_that_check_estimator_leaves_to_transformers_of_scikit_learn(check):
-    getattr(estimator_checks, f"check_{check}")("Whitening", Whitening())

@@ -2,12 +2,10 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
 from eval.data import STS_TASKS, load_nli, load_sts
-from jaxwhiten.errors import DataError, DataNotFoundError
 from tests.eval.data.conftest import make_allnli, make_tar
 
 pytest.importorskip("tensorflow_datasets")
@@ -49,29 +47,6 @@ def test_nli_is_downloaded_once(served):
     assert sum(rows.sources[0].dropped.values()) == 3
     assert len(load_nli()) == 9
     assert served == ["/AllNLI.tsv.gz"]
-
-
-def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path, monkeypatch):
-    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waited to try again"))
-    remedies = r"(?s)no connection.*data_dir.*JAXWHITEN_DATA_DIR.*connect to the network and rerun"
-    for task in ("STS12", "SICK-R"):
-        with pytest.raises(DataNotFoundError, match=remedies) as caught:
-            load_sts(task)
-        assert caught.value.exit_code == 2
-        assert "\n" not in str(caught.value)
-    with pytest.raises(DataNotFoundError, match=remedies):
-        load_nli()
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataNotFoundError, match=r"empty: no NLI files in it.*no connection"):
-        load_nli(tmp_path / "empty")
-
-
-def test_damaged_prepared_data_names_the_folder(served, no_data):
-    load_sts("STS13")
-    (path,) = no_data.rglob("sts-test.array_record*")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match=r"STS13/1.0.0: the prepared data of STS13 is damaged .*Delete this folder"):
-        load_sts("STS13")
 
 
 def test_tensorflow_is_not_imported(real_data):

@@ -4,7 +4,6 @@ import pytest
 
 from eval.data import mrpc
 from eval.searches import load_search
-from jaxwhiten.errors import DataError
 
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 ROWS = ['1\t1\t2\tHe said " no .\tHe denied it .', "0\t3\t4\tRain fell .\tStocks rose .", "1\t1\t5\tHe said\tNo"]
@@ -28,21 +27,6 @@ def test_pairs_become_queries_and_documents(folder):
     assert data.gold.indptr.tolist() == [0, 2, 2, 4]
     assert len(data.queries) - len(data.with_gold().queries) == 1
     assert load_search("mrpc", folder / "downstream" / "MRPC").queries == data.queries
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda text: text.replace("0\t3", "x\t3"), "line 3"),
-        (lambda text: text[: text.rindex("1\t11")], "2 rows, expected 3"),
-        (lambda text: "", "line 1"),
-    ],
-)
-def test_damage_is_named_by_line(folder, change, message):
-    path = folder / "downstream/MRPC/msr_paraphrase_test.txt"
-    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        load_search("mrpc", folder)
 
 
 def test_the_real_corpus(real_data):

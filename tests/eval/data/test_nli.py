@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from eval.data.nli import load_nli
-from jaxwhiten.errors import DataError
 from tests.eval.data.conftest import make_allnli
 
-HEADER = "premise\thypothesis\tlabel"
 NAMES = ("entailment", "neutral", "contradiction")
 
 
@@ -60,22 +58,3 @@ def test_official_folders(tmp_path, suffix):
     assert [sum(source.dropped.values()) for source in loaded.sources] == [1] * 4
     assert loaded.premise[0] == "p0 é"
     assert [source.rows for source in loaded.sources] == [3] * 4
-
-
-def test_two_way_rows_have_no_class_of_three(tmp_path):
-    write(tmp_path / "nli" / "rte.tsv", HEADER, *rows("r", ["entailment", "not_entailment"]))
-    dropped, complete = load_nli(tmp_path), load_nli(tmp_path, two_way="keep")
-    assert dropped.label.tolist() == [0]
-    assert dropped.sources[0].dropped == {"with a two-way label": 1}
-    assert complete.label.tolist() == [0, -1]
-    assert complete.premise == ["r premise 0", "r premise 1"]
-
-
-def test_bad_rows_are_refused_or_counted(tmp_path):
-    path = tmp_path / "nli" / "x.tsv"
-    write(path, HEADER, *rows("x"), "only one column", "p\th\tmaybe", "\th\tneutral")
-    with pytest.raises(DataError, match=r"x.tsv, line 5: expected 3 columns"):
-        load_nli(tmp_path)
-    loaded = load_nli(tmp_path, skip_bad_rows=True)
-    assert len(loaded) == 3
-    assert loaded.sources[0].dropped == {"invalid row": 1, "unknown label": 1, "empty sentence": 1}

@@ -1,6 +1,5 @@
 """Quora from a local folder, downloaded from loopback, or neither; its rows as a search, bad ones counted."""
 
-import csv
 import gzip
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from eval.data import read_quora
 from eval.data.quora import FILE
 from eval.searches import load_search
-from jaxwhiten.errors import DataNotFoundError
 
 TEXT = (
     b"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\tWhat is it?\tWhat's it?\t1\n1\t3\t4\tA?\tB?\t0\nx\n"
@@ -35,14 +33,6 @@ def test_it_is_downloaded_once(serve, no_data, monkeypatch):
     first, second = load_search("quora", None), load_search("quora", None)
     assert first.documents == second.documents == ["What's it?", "B?"]
     assert requests == ["/q.tsv"]
-
-
-def test_without_folder_and_network_both_remedies_are_named(no_data, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_QUORA_URL", "http://127.0.0.1:9/q.tsv")
-    with pytest.raises(DataNotFoundError, match=r"data_dir.* or connect"):
-        load_search("quora", None)
-    with pytest.raises(DataNotFoundError, match=f"no {FILE} in it"):
-        load_search("quora", str(tmp_path))
 
 
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
@@ -76,27 +66,4 @@ def test_the_papers_form(tmp_path):
     found = [["How do you do?", "What is a jay?"], [], ["How are you?"]]
     assert [gold_of(data, query) for query in data.queries] == found
     assert len(data.queries) - len(data.with_gold().queries) == 1
-    assert data.counts["malformed_rows"] == 0
-
-
-@pytest.mark.parametrize(
-    "row",
-    ["5\t6", "5\t6\t7\ta\tb", "5\t6\t7\ta\tb\t1\textra", "5\t\t7\ta\tb\t1", "5\t6\t7\ta\tb\t2", "5\t6\t7\ta\tb\t"],
-)
-def test_ragged_rows_are_counted_and_left_out(row, tmp_path):
-    data = read_quora(write(tmp_path / "p.tsv", "0\t1\t2\tA\tB\t1", row, "2\t3\t4\tC\tD\t1"))
-    assert data.queries == ["A", "C"]
-    assert data.counts["malformed_rows"] == 1
-
-
-def test_quoted_fields_with_tabs_quotes_and_line_ends_survive(tmp_path):
-    texts = ['say "hi"', "tab\there", "two\nlines", '"', 'ends with "', "plain", "line\n\n\nends \"and\" 'quotes'\t!"]
-    path = tmp_path / "p.tsv"
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(HEADER.split("\t"))
-        writer.writerows([i, f"q{i}", f"d{i}", text, text[::-1], i % 2] for i, text in enumerate(texts))
-    data = read_quora(path)
-    assert data.queries == [text.strip() for text in texts]
-    assert data.documents == [text[::-1].strip() for text in texts]
     assert data.counts["malformed_rows"] == 0

