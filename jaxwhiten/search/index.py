@@ -512,7 +512,7 @@ class Index(Header):
             chosen = None if among is None and where is None else self._chosen(state, among, where)
             if texts is None:
                 scores, rows = self._ranked(state, queries, k, False, chosen)
-                documents = self.documents.fetch(np.unique(rows[rows >= 0]).tolist())
+                documents = self.documents.fetch(sorted({*rows.ravel().tolist()} - {-1}))
             else:
                 scores, rows, documents = self._hybrid(state, queries, texts, k, chosen)
             if self._current() is state:  # else a document may be gone
