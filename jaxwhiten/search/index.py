@@ -129,7 +129,7 @@ class Index(Header):
 
     database: SQLite
     state: State  # of the database when it was last asked
-    fitted: Whitening | Code | None = None  # on the vectors, for their code
+    fit: Whitening | Code | None = None  # `fitted`, if it is not to be loaded
     rescoring: Rescoring | None = None  # how copies are made and compared by which candidates are scored again
     location: Location | None = None  # from which it was loaded
     encoders: Views | None = None  # what encodes texts for it, if it is not to be loaded
@@ -194,6 +194,18 @@ class Index(Header):
         views = Views.of(reopened(self.space, model=model, engine=engine)[0])
         self.check_fits(views.queries.space)
         return views
+
+    @functools.cached_property
+    def fitted(self) -> Whitening | Code | None:
+        """What was fitted on the vectors, for their code. A loaded index reads it when it is first used."""
+        if self.location is None:
+            return self.fit
+        with turning(FormatError, _unreadable(self.database.name), LookupError, ValueError):
+            return self.database.reading(
+                lambda connection: get_file(
+                    connection, FITTED, lambda file: load_fitted(file, (Whitening, Code)) if file else None
+                )
+            )
 
     @property
     def documents(self) -> Documents:
@@ -688,7 +700,7 @@ def new_index(
     parts: Fields = {
         "database": database,
         "state": state,
-        "fitted": fitted,
+        "fit": fitted,
         "rescoring": rescoring,
         "encoders": encoders,
     }
@@ -724,22 +736,21 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
                 f"{where}: a {header.backend!r} index, which this jaxwhiten does not support: rebuild it."
             )
         state = State.read(connection, _maker(connection, header, where), where)
-        with turning(
-            FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", LookupError, ValueError
-        ):
-            fitted = get_file(connection, FITTED, lambda file: load_fitted(file, (Whitening, Code)) if file else None)
+        with turning(FormatError, _unreadable(where), LookupError, ValueError):
             rescoring = None if header.rescore is None else Rescoring.read(connection, header)
         if header.whitening is not None and state.store.prepare.hash() != header.whitening.get("hash"):
             raise FormatError(f"{where}: the whitening inside the index differs from the one in its header.")
-        return Index(
-            **vars(header), database=database, state=state, fitted=fitted, rescoring=rescoring, location=location
-        )
+        return Index(**vars(header), database=database, state=state, rescoring=rescoring, location=location)
 
     try:
         return database.reading(load)
     except BaseException:
         database.close()  # whoever keeps the error does not keep the file
         raise
+
+
+def _unreadable(where: str) -> str:
+    return f"{where}: the index cannot be read ({REASON}). Rebuild it."
 
 
 def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:
