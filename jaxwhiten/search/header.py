@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -84,9 +84,9 @@ class Header:
         return self.has_texts or self.has_metadata or self.id_type is not None
 
 
-def create(connection: sqlite3.Connection, header: Header, documents: str) -> None:
-    """Makes the tables, of which `documents` is the statement for the documents, and writes the header."""
-    for statement in (*_TABLES, documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
+def create(connection: sqlite3.Connection, header: Header, documents: Sequence[str]) -> None:
+    """Makes the tables, those of documents by these statements, and writes the header."""
+    for statement in (*_TABLES, *documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
         connection.execute(statement)
     fields = {"jaxwhiten_version": __version__, **{name: getattr(header, name) for name in Header.__dataclass_fields__}}
     text = json.dumps(io.seal(io.to_json(fields)), ensure_ascii=False)

@@ -54,8 +54,8 @@ from jaxwhiten.search.where import Where, rows_where
 from jaxwhiten.search.words import (
     BY_WORDS,
     NEAREST,
+    TABLES,
     bm25,
-    create_words,
     frequencies_of,
     fused,
     has_words,
@@ -707,9 +707,7 @@ def new_index(
     index = Index(**vars(header), **parts)
 
     def fill(connection: sqlite3.Connection) -> None:
-        create(connection, header, Documents.table(header))
-        if header.has_words:
-            create_words(connection)
+        create(connection, header, [Documents.table(header), *(TABLES if header.has_words else ())])
         state.write_version(connection)
         index.documents.put(connection, range(len(store)), ids, texts, metadata)
         put_file(connection, TRANSFORM, lambda path: write_map(path, store.coding.tensors))
