@@ -40,7 +40,6 @@ from jaxwhiten.search.header import (
     check_index_file,
     create,
     get_file,
-    open_database,
     put_file,
     read_header,
 )
@@ -723,7 +722,9 @@ def new_index(
 
 def open_index_file(path: PathLike, *, model: str | None, engine: str | None, read_only: bool) -> Index:
     """`load_index` of one file."""
-    database = open_database(path, read_only=read_only)
+    if Path(path).is_dir():
+        raise FormatError(f"{path}: is a folder; expected the file of an index.")
+    database = SQLite(path, kind=KIND, read_only=read_only)
     location = Location(path, model, engine)
 
     def load(connection: sqlite3.Connection) -> Index:
