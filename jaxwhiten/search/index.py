@@ -709,6 +709,8 @@ def new_index(
         create(connection, header, [Documents.table(header), *(TABLES if header.has_words else ())])
         state.write_version(connection)
         index.documents.put(connection, range(len(store)), ids, texts, metadata)
+        if header.has_words:
+            connection.execute("INSERT INTO words (words) VALUES ('optimize')")  # or the first changes would merge them
         put_file(connection, TRANSFORM, lambda path: write_map(path, store.coding.tensors))
         if fitted is not None:
             put_file(connection, FITTED, fitted.save)
