@@ -244,7 +244,7 @@ class SpectrumCode(Code):
         groups = 2 * self.bytes
         same("kind of the groups of the axes", (group.dtype.kind, group.ndim), ("i", 1))
         within("number of axes", len(group), groups, d)
-        same("groups of the axes", np.unique(group).tolist(), [*range(groups)])
+        same("groups of the axes", sorted({*group.tolist()}), [*range(groups)])
         within("distortion", lost, 0.0, 1.0)
         same("kind of the points", str(centroids.dtype), "float32")
         width = int(np.bincount(group).max())

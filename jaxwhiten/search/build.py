@@ -152,6 +152,7 @@ def build_index(
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
     if codes is not None:
         coding = choose(codes, bytes, vectors, whitening, space=space, tuned=tuned)
+    folder = None if space is None else Path(str(space.model))
     inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, space)
 
     # The stored vectors.
@@ -167,7 +168,7 @@ def build_index(
         dimension=store.prepare.outputs,
         normalize=store.prepare.unit_length,
         space=space,
-        folder=None if space is None else _folder_of(space),
+        folder=str(folder.resolve()) if folder is not None and folder.is_dir() else None,
         whitening=inside,
         codes=coding.record,
         rescore=rescore,
@@ -252,9 +253,3 @@ def _inside(source: Any, prepare: Affine, space: Space | None) -> Json | None:
         return None
     provenance = dict(getattr(source, "provenance", None) or {})
     return {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
-
-
-def _folder_of(space: Space) -> str | None:
-    """The absolute path of a model that is a local folder."""
-    folder = Path(str(space.model))
-    return str(folder.resolve()) if folder.is_dir() else None

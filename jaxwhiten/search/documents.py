@@ -144,7 +144,7 @@ class Documents:
         """The ids of rows that are there: int64, or strings as objects. Row −1 has the id −1, or None of strings."""
         if self._header.id_type is None:
             return rows
-        wanted = np.unique(rows[rows >= 0]).tolist()
+        wanted = sorted({*rows.ravel().tolist()} - {-1})
         found = dict(self._database.rows_of("SELECT row, id FROM documents WHERE row IN", wanted))
         if self._header.id_type == "integer":
             ids = np.full(rows.shape, -1, np.int64)

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -18,7 +18,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.errors import Bounds, FormatError, InputError
 from jaxwhiten.options import bounded
 from jaxwhiten.space import Space
-from jaxwhiten.store import SCHEMA, SQLite
+from jaxwhiten.store import SCHEMA
 from jaxwhiten.types import Fields, Json
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ _OF_CODES = {"bytes": Bounds(1), "coordinates": Bounds(1), "length": Bounds(0.0,
 _TABLES = (
     *SCHEMA,
     "CREATE TABLE header (name TEXT PRIMARY KEY, value)",
-    "CREATE TABLE files (name TEXT PRIMARY KEY, checksum TEXT NOT NULL, data BLOB NOT NULL)",
+    "CREATE TABLE files (name TEXT PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE copies (row INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE TABLE removed (number INTEGER PRIMARY KEY, position INTEGER NOT NULL)",
 )
@@ -84,9 +84,9 @@ class Header:
         return self.has_texts or self.has_metadata or self.id_type is not None
 
 
-def create(connection: sqlite3.Connection, header: Header, documents: str) -> None:
-    """Makes the tables, of which `documents` is the statement for the documents, and writes the header."""
-    for statement in (*_TABLES, documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
+def create(connection: sqlite3.Connection, header: Header, documents: Sequence[str]) -> None:
+    """Makes the tables, those of documents by these statements, and writes the header."""
+    for statement in (*_TABLES, *documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
         connection.execute(statement)
     fields = {"jaxwhiten_version": __version__, **{name: getattr(header, name) for name in Header.__dataclass_fields__}}
     text = json.dumps(io.seal(io.to_json(fields)), ensure_ascii=False)
@@ -118,23 +118,21 @@ def put_file(connection: sqlite3.Connection, name: str, save: Callable[[Path], N
         path = Path(folder) / name
         save(path)
         if path.exists():
-            values = name, io.sha256_file(path), path.read_bytes()
-            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", values)
+            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", [name, path.read_bytes()])
 
 
 def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path | None], T]) -> T:
     """What `load` makes of a file in the file of an index, or of None if there is no such file.
 
-    ValueError if it was damaged.
+    ValueError for a FormatError: `load` compares its checksum.
     """
-    files = connection.execute("SELECT checksum, data FROM files WHERE name = ?", [name]).fetchall()
+    files = connection.execute("SELECT data FROM files WHERE name = ?", [name]).fetchall()
     if not files:
         return load(None)
-    [[checksum, data]] = files
+    [[data]] = files
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(data)
-        io.check_sha256(path, checksum)
         try:
             return load(path)
         except FormatError as error:
@@ -164,10 +162,3 @@ def is_index(path: os.PathLike[str] | str) -> bool:
     except sqlite3.Error:  # it is damaged, or no database
         with open(path, "rb") as file:
             return int.from_bytes(file.read(72)[68:], "big") == KIND
-
-
-def open_database(path: os.PathLike[str] | str, *, read_only: bool = False) -> SQLite:
-    """The database of an index."""
-    if Path(path).is_dir():
-        raise FormatError(f"{path}: is a folder; expected the file of an index.")
-    return SQLite(path, kind=KIND, read_only=read_only)

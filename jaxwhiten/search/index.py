@@ -41,7 +41,6 @@ from jaxwhiten.search.header import (
     check_index_file,
     create,
     get_file,
-    open_database,
     put_file,
     read_header,
 )
@@ -55,8 +54,8 @@ from jaxwhiten.search.where import Where, rows_where
 from jaxwhiten.search.words import (
     BY_WORDS,
     NEAREST,
+    TABLES,
     bm25,
-    create_words,
     frequencies_of,
     fused,
     has_words,
@@ -158,7 +157,7 @@ class Index(Header):
 
     database: SQLite
     state: State  # of the database when it was last asked
-    fitted: Whitening | Code | None = None  # on the vectors, for their code
+    fit: Whitening | Code | None = None  # `fitted`, if it is not to be loaded
     rescoring: Rescoring | None = None  # how copies are made and compared by which candidates are scored again
     location: Location | None = None  # from which it was loaded
     encoders: Views | None = None  # what encodes texts for it, if it is not to be loaded
@@ -227,6 +226,18 @@ class Index(Header):
         views = Views.of(reopened(self.space, model=model, engine=engine)[0])
         self.check_fits(views.queries.space)
         return views
+
+    @functools.cached_property
+    def fitted(self) -> Whitening | Code | None:
+        """What was fitted on the vectors, for their code. A loaded index reads it when it is first used."""
+        if self.location is None:
+            return self.fit
+        with turning(FormatError, _unreadable(self.database.name), LookupError, ValueError):
+            return self.database.reading(
+                lambda connection: get_file(
+                    connection, FITTED, lambda file: load_fitted(file, (Whitening, Code)) if file else None
+                )
+            )
 
     @property
     def documents(self) -> Documents:
@@ -545,7 +556,7 @@ class Index(Header):
             chosen = None if among is None and where is None else self._chosen(state, among, where)
             if texts is None:
                 scores, rows = self._ranked(state, queries, k, False, chosen)
-                documents = self.documents.fetch(np.unique(rows[rows >= 0]).tolist())
+                documents = self.documents.fetch(sorted({*rows.ravel().tolist()} - {-1}))
             else:
                 scores, rows, documents = self._hybrid(state, queries, texts, k, chosen)
             if self._current() is state:  # else a document may be gone
@@ -721,18 +732,18 @@ def new_index(
     parts: Fields = {
         "database": database,
         "state": state,
-        "fitted": fitted,
+        "fit": fitted,
         "rescoring": rescoring,
         "encoders": encoders,
     }
     index = Index(**vars(header), **parts)
 
     def fill(connection: sqlite3.Connection) -> None:
-        create(connection, header, Documents.table(header))
-        if header.has_words:
-            create_words(connection)
+        create(connection, header, [Documents.table(header), *(TABLES if header.has_words else ())])
         state.write_version(connection)
         index.documents.put(connection, range(len(store)), ids, texts, metadata)
+        if header.has_words:
+            connection.execute("INSERT INTO words (words) VALUES ('optimize')")  # or the first changes would merge them
         put_file(connection, TRANSFORM, lambda path: write_map(path, store.coding.tensors))
         if fitted is not None:
             put_file(connection, FITTED, fitted.save)
@@ -746,7 +757,9 @@ def new_index(
 
 def open_index_file(path: PathLike, *, model: str | None, engine: str | None, read_only: bool) -> Index:
     """`load_index` of one file."""
-    database = open_database(path, read_only=read_only)
+    if Path(path).is_dir():
+        raise FormatError(f"{path}: is a folder; expected the file of an index.")
+    database = SQLite(path, kind=KIND, read_only=read_only)
     location = Location(path, model, engine)
 
     def load(connection: sqlite3.Connection) -> Index:
@@ -757,22 +770,21 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
                 f"{where}: a {header.backend!r} index, which this jaxwhiten does not support: rebuild it."
             )
         state = State.read(connection, _maker(connection, header, where), where)
-        with turning(
-            FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", LookupError, ValueError
-        ):
-            fitted = get_file(connection, FITTED, lambda file: load_fitted(file, (Whitening, Code)) if file else None)
+        with turning(FormatError, _unreadable(where), LookupError, ValueError):
             rescoring = None if header.rescore is None else Rescoring.read(connection, header)
         if header.whitening is not None and state.store.prepare.hash() != header.whitening.get("hash"):
             raise FormatError(f"{where}: the whitening inside the index differs from the one in its header.")
-        return Index(
-            **vars(header), database=database, state=state, fitted=fitted, rescoring=rescoring, location=location
-        )
+        return Index(**vars(header), database=database, state=state, rescoring=rescoring, location=location)
 
     try:
         return database.reading(load)
     except BaseException:
         database.close()  # whoever keeps the error does not keep the file
         raise
+
+
+def _unreadable(where: str) -> str:
+    return f"{where}: the index cannot be read ({REASON}). Rebuild it."
 
 
 def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:

@@ -73,7 +73,7 @@ class Rescoring:
 
         −1 is missing, and so is a row whose document was removed meanwhile.
         """
-        numbers = np.unique(candidates[candidates >= 0]).tolist()
+        numbers = sorted({*candidates.ravel().tolist()} - {-1})
         copies = dict(database.rows_of("SELECT row, data FROM copies WHERE row IN", numbers))
         scores = np.full((len(queries), k), -np.inf, np.float32)
         rows = np.full((len(queries), k), -1, np.int64)

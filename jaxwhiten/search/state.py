@@ -72,10 +72,10 @@ class State:
         """The positions of rows, as far as there are documents, in ascending order."""
         if self.rows is None:
             rows = rows[(rows >= 0) & (rows < len(self.alive))]
-            return np.unique(rows[self.alive[rows]])
+            return _ascending(rows[self.alive[rows]])
         known, positions = self._sorted
         places = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-        return np.unique(positions[places[known[places] == rows]])
+        return _ascending(positions[places[known[places] == rows]])
 
     def plus(self, arrays: Arrays, rows: Int64[np.ndarray, " m"]) -> State:
         """With more documents, which have these rows; those that had them are replaced."""
@@ -223,6 +223,12 @@ def _facts(connection: sqlite3.Connection) -> dict[str, int]:
     names = ("version", "generation", "next")
     facts = dict(connection.execute("SELECT name, value FROM header WHERE name <> 'index'").fetchall())
     return {name: int(facts[name]) for name in names}
+
+
+def _ascending(positions: Int64[np.ndarray, " m"]) -> Int64[np.ndarray, " l"]:
+    """Positions in ascending order, each once; NumPy's `unique` imports masked arrays, for a tenth of a load's time."""
+    positions = np.sort(positions)
+    return positions[np.diff(positions, prepend=-1) > 0]
 
 
 def _number() -> int:

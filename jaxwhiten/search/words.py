@@ -8,7 +8,6 @@ References:
 from __future__ import annotations
 
 import re
-import sqlite3
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,9 +31,12 @@ _LATIN = [*map(chr, (*range(0xC0, 0x250), *range(0x1E00, 0x1F00)))]
 _PLAIN = {char: base for char in _LATIN if (base := unicodedata.normalize("NFD", char)[0]).isascii()}
 _PLAIN |= dict.fromkeys(map(chr, range(0x300, 0x332)), "")
 _ACCENTED = re.compile(f"[{''.join(_PLAIN)}]")
-_TABLES = (
+# The index of the words of documents, which follows every change of them.
+TABLES = (
     "CREATE VIRTUAL TABLE words USING fts5"
     " (text, content = 'documents', content_rowid = 'row', tokenize = 'unicode61 remove_diacritics 2')",
+    # FTS5 merges its segments by fours, which makes every fourth change twice as long.
+    "INSERT INTO words (words, rank) VALUES ('automerge', 8)",
     "CREATE VIRTUAL TABLE frequencies USING fts5vocab (words, row)",
     "CREATE TRIGGER add_words AFTER INSERT ON documents BEGIN"
     " INSERT INTO words (rowid, text) VALUES (new.row, new.text); END",
@@ -49,12 +51,6 @@ _TABLES = (
 def has_words(database: SQLite) -> bool:
     """Whether Python's SQLite has FTS5."""
     return bool(database.rows("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'"))
-
-
-def create_words(connection: sqlite3.Connection) -> None:
-    """Makes the index of the words of documents, which follows every change of them."""
-    for statement in _TABLES:
-        connection.execute(statement)
 
 
 def words_of(text: str) -> list[str]:

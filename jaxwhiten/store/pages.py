@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxwhiten.errors import REASON, FormatError, turning
+from jaxwhiten.errors import FormatError
 from jaxwhiten.types import Shaped
 
 SCHEMA = (
@@ -82,11 +82,12 @@ class Pages(NamedTuple):
         layouts = self.connection.execute(select, [self.name]).fetchall()
         if not layouts:
             raise self._error(f"contains no array {self.name!r}")
-        unreadable = f"{self._file}: {self.name} cannot be read ({REASON}). Rebuild it."
-        with turning(FormatError, unreadable, ValueError, TypeError):
+        try:
             [[dtype, shape, rows]] = layouts
             row = np.dtype((np.dtype(dtype), tuple(json.loads(shape))))
             return row, int(rows), max(1, _BYTES // row.itemsize)
+        except (ValueError, TypeError) as error:
+            raise self._error(f"{self.name} cannot be read ({error})") from error
 
     def _page(self, number: int) -> bytes:
         where = [self.name, number]
@@ -100,13 +101,8 @@ class Pages(NamedTuple):
         return self._error(f"page {number} of {self.name} is missing, or was damaged after it was written")
 
     def _error(self, what: str) -> FormatError:
-        return FormatError(f"{self._file}: {what}. Rebuild it.")
-
-    @property
-    def _file(self) -> str:
-        """The path of the database."""
         [_, _, path] = self.connection.execute("PRAGMA database_list").fetchone()
-        return path or "the index in memory"
+        return FormatError(f"{path or 'the index in memory'}: {what}. Rebuild it.")
 
 
 def appended(array: Shaped[np.ndarray, "n ..."], rows: Shaped[np.ndarray, "m ..."]) -> Shaped[np.ndarray, "l ..."]:
