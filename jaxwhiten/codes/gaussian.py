@@ -49,9 +49,7 @@ def rates(variances: Float64[np.ndarray, " k"], bits: int, most: int | None = No
         level = (low + high) / 2
         if np.clip(logs - level, 0, most).sum() > bits:
             low = level
-            high = high
         else:
-            low = low
             high = level
     return np.clip(logs - high, 0, most)
 
@@ -71,9 +69,7 @@ def deal(variances: Float64[np.ndarray, " d"], groups: int, bits: int) -> Int[np
     load = np.zeros(groups)
     group = np.arange(max(groups, int(np.count_nonzero(rate > 0))))
     for axis in group:
-        if axis < groups:
-            group[axis] = axis
-        else:
+        if axis >= groups:
             group[axis] = load.argmin()
         load[group[axis]] += rate[axis]
     return group

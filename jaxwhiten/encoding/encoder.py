@@ -615,9 +615,9 @@ def check_saving(encoder: Encoder, folder: str | Path | None = None) -> None:
     modules_of(encoder.view.head, core.model())
 
 
-def encoder_of(space: Space, **options: Any) -> Encoder:
-    """The encoder that made vectors of a space, with the options of `jaxwhiten.views.loading.reopened`."""
-    return Encoder._of(*reopened(space, **options))
+def encoder_of(space: Space, *, tuned: bool | None = None) -> Encoder:
+    """The encoder that made vectors of a space, see `jaxwhiten.views.loading.reopened`."""
+    return Encoder._of(*reopened(space, tuned=tuned))
 
 
 def trained(encoder: Encoder, module: TransformerEncoder, steps: Sequence[Step]) -> Encoder:

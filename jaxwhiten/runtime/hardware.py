@@ -1,11 +1,10 @@
-"""The devices and cores of this process, the memory it has used, and the cache of compiled programs."""
+"""The devices and cores of this process, and the cache of compiled programs."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib.util
-import math
 import os
 import tempfile
 import threading
@@ -86,18 +85,6 @@ def cpu_features() -> str:
     if lines:
         return "\n".join(lines)
     return f"{machine()} {processor()}"
-
-
-def free_memory() -> float:
-    """The bytes free on the first local device, or in main memory for a CPU; infinite if that is not known."""
-    import jax
-
-    stats = jax.local_devices()[0].memory_stats() or {}
-    meminfo = Path("/proc/meminfo")
-    if "bytes_limit" in stats:
-        return float(stats["bytes_limit"] - stats["bytes_in_use"])
-    lines = meminfo.read_text().splitlines() if meminfo.is_file() else ()
-    return next((int(line.split()[1]) * 1024.0 for line in lines if line.startswith("MemAvailable:")), math.inf)
 
 
 def keep_compiled() -> None:

@@ -106,8 +106,6 @@ class Batches:
         def collate_own(item: tuple[Int[np.ndarray, " b"], int], rng: np.random.Generator) -> Batch:
             return {name: array[part] for name, array in collate(*item, rng).items()}
 
-        length, rows = dealt[-1]
-        self.longest = collate_own((rows[:batch_size], length), np.random.default_rng(seed))  # of the greatest length
         collated = batches.repeat().random_map(collate_own)
         self._iterator = iter(collated.to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=8)))
 

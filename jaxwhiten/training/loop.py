@@ -19,7 +19,7 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.locks import locked
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
-from jaxwhiten.runtime.hardware import free_memory, keep_compiled
+from jaxwhiten.runtime.hardware import keep_compiled
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
@@ -34,8 +34,6 @@ from jaxwhiten.training.step import (
     place_batch,
 )
 from jaxwhiten.types import Fields
-
-_SAFE_SHARE = 0.9  # of the free memory that a step may need before a note warns
 
 
 class Trained(NamedTuple):
@@ -65,8 +63,8 @@ def run_plan(
     Ctrl-C asks the run to stop. A checkpoint in progress is finished even if the run fails. `evaluate` is also called
     once before the first step. The highest value of the score `best` marks the best checkpoint. `evaluated` is called
     with the step after each evaluation, before its checkpoint is written, by the process that writes. The recipe is
-    everything that determines the result. `unit` names the unit of the logged rate and its number per row. A note
-    warns if the longest batch may not fit into memory. With `overwrite`, a run of another recipe is replaced.
+    everything that determines the result. `unit` names the unit of the logged rate and its number per row. With
+    `overwrite`, a run of another recipe is replaced.
 
     >>> def loss(params, batch, key):
     ...     return jnp.mean((batch["x"] - params["w"]) ** 2), {}
@@ -117,8 +115,6 @@ def run_plan(
             if evaluate is not None and start == 0:
                 scored(state, 0)
             step = make_step(plan.loss, options, mesh, plan.frozen)
-            if start == 0 < steps:  # a run that is resumed has shown that it fits
-                log.note(_memory_note(step.memory(state, place_batch(batches.longest, mesh))))
             if start < steps:
                 log.compiles()
             waiting = []
@@ -168,14 +164,6 @@ def run_plan(
 
 def _due(number: int, every: int) -> bool:
     return every > 0 and number % every == 0
-
-
-def _memory_note(needed: int) -> str:
-    free = free_memory()
-    message = f"Memory may not suffice: a step with the longest texts needs about {needed / 1e9:.3g} GB, and"
-    message += f" {free / 1e9:.3g} GB are free. If it fails, use a smaller `batch_size` or `max_length`,"
-    message += " `accumulate`, or `remat`."
-    return message if needed > _SAFE_SHARE * free else ""
 
 
 def _is_finite(row: tuple[int, Fields]) -> bool:

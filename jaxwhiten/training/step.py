@@ -112,11 +112,6 @@ class StepFn:
         stepped: tuple[TrainState, Metrics] = self.program(self.frozen, *self.begin(state.step), state, batch)
         return stepped
 
-    def memory(self, state: TrainState, batch: Batch) -> int:
-        """The bytes that a step allocates on each device; compiles the program for such batches."""
-        sizes = self.program.lower(self.frozen, *self.begin(state.step), state, batch).compile().memory_analysis()
-        return int(sizes.temp_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes)
-
 
 def make_step(loss_fn: LossFn, options: TrainingOptions, mesh: Mesh, frozen: Params | None = None) -> StepFn:
     """Compiles the training step.

@@ -126,13 +126,12 @@ def reopened(
     *,
     model: str | None = None,
     engine: str | None = None,
-    bare: bool = True,
     tuned: bool | None = None,
 ) -> tuple[View, Settings]:
     """The view of the model that made vectors of a space, with the settings of its folder; see `load_view`.
 
     Args:
-      space: The space; a plain pooling in it is `bare` by default.
+      space: The space; a plain pooling in it stands alone.
       model: Where the model is now, if it has moved.
       engine: By default one that gives the same vectors: any in float32, else the recorded one.
       tuned: Whether the model is fine-tuned for similarity; by default as its folder records.
@@ -143,12 +142,11 @@ def reopened(
     place = str(model or space.model)
     try:
         with warnings.catch_warnings():
-            if bare:  # the pooling is recorded
-                warnings.simplefilter("ignore", PoolingWarning)
+            warnings.simplefilter("ignore", PoolingWarning)  # the pooling is recorded
             view, settings = load_view(
                 place,
                 pooling=space.pooling or AUTO,
-                bare=bare,
+                bare=True,
                 max_length=space.max_length,
                 dtype=space.dtype,
                 engine=engine or recorded(space),

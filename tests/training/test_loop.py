@@ -1,7 +1,6 @@
 """The whole run on a toy problem: files, best parameters, stopping, resuming bit for bit, divergence."""
 
 import json
-import math
 import os
 import re
 import signal
@@ -15,7 +14,6 @@ import orbax.checkpoint as ocp
 import pytest
 
 from jaxwhiten.errors import NonFiniteError, OutputError
-from jaxwhiten.training import loop
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run, read_metrics
 from jaxwhiten.training.loop import run_plan
@@ -212,13 +210,6 @@ def test_a_checkpoint_in_progress_is_finished_when_the_run_fails(tmp_path, monke
     with pytest.raises(RuntimeError, match="the evaluation fails"):
         run(tmp_path, evaluate=failing, save_every=7)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["7"], "finished, nothing half-written"
-
-
-@pytest.mark.parametrize(("free", "said"), [(1_000, True), (math.inf, False)])
-def test_memory_that_may_not_suffice_is_said_before_the_first_step(tmp_path, monkeypatch, capsys, free, said):
-    monkeypatch.setattr(loop, "free_memory", lambda: free)
-    run(tmp_path, evaluate=None, steps=1)
-    assert ("Memory may not suffice: a step with the longest texts needs about" in capsys.readouterr().err) is said
 
 
 def test_rates_and_bar(tmp_path, capsys):
