@@ -166,7 +166,8 @@ def evaluate(
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, scored.data, encode)))
     if judged:
         forms += by_words(scored.data)
-    rows = _rows(forms, *scored.measured(forms, resamples, seed), own=own_row, versus=other)
+    values, drawn, n, parts = scored.measured(forms, resamples, seed)
+    rows = _rows(forms, values, drawn, n, parts, own_row, other)
     if not judged:  # float32 vectors find all that they find
         rows = dataclasses.replace(rows[0], intervals=dict.fromkeys((SHARE, ERROR), NO_CHANGE.interval)), *rows[1:]
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own_row else ""
