@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxwhiten import build_index
 from jaxwhiten.codes import CODES, load_code, make_code
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening import Moments, Whitening
@@ -133,3 +134,17 @@ def test_typos_are_answered(vectors):
     with pytest.raises(InputError, match="Did you mean 'ubinary'"):
         make_code("ubinry")
     assert set(CODES) >= {"spectrum", *PLAIN}
+
+
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
+def test_an_index_knows_how_long_vectors_are(backend):
+    """FAISS ranks by distances: with another length than theirs, it finds long or short vectors."""
+    pytest.importorskip("faiss" if backend != "jax" else "jax")
+    rng = np.random.default_rng(0)
+    x = (10 * (rng.standard_normal((2000, 64)) + 2) * rng.uniform(0.8, 1.2, (2000, 1))).astype(np.float32)
+    queries = (x[:50] + 5 * rng.standard_normal((50, 64))).astype(np.float32)
+    code = make_code("int8").partial_fit(x[:300]).partial_fit(x[300:])
+    np.testing.assert_allclose(code.square_, np.square(x.astype(float)).mean(axis=0))
+    expected = np.argsort(-code.scores(queries, code.encode(x)), axis=1)[:, :10]
+    _, ids = build_index(x, backend, codes=code).search(queries, 10)
+    assert np.mean([len({*found} & {*best}) / 10 for found, best in zip(ids, expected, strict=True)]) > 0.97
