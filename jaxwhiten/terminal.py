@@ -147,13 +147,6 @@ def as_html(rows: Sequence[Sequence[str]], caption: str = "") -> str:
     return f"<table><caption>{html.escape(caption)}</caption>{body}</table>"
 
 
-def as_frame(rows: Sequence[dict[str, Any]]) -> Any:
-    """The rows as a pandas DataFrame; MissingDependencyError if pandas is not installed."""
-    from jaxwhiten.errors import optional
-
-    return optional("pandas", "data", "A DataFrame").DataFrame(list(rows))
-
-
 def brief(self: Any) -> str:
     """The repr of a dataclass or named tuple, with the sizes of what holds many values."""
     names = getattr(self, "_fields", None) or [field.name for field in dataclasses.fields(self)]

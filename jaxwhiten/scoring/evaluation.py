@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import normalize
+from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.codes.fit import fit, fit_whitening
 from jaxwhiten.datasets import Pairs, RetrievalData
@@ -51,6 +51,7 @@ Form = tuple[str, int, int | None, Any]  # name, dimensions, bytes, and what is 
 _Measured = tuple[list[dict[str, float]], list[dict[str, np.ndarray]], int, np.ndarray]
 _DEEP = 100  # results per query
 _FIRST = 10  # and of those of float32 that codes should find
+_HELD = 1 << 24  # cosines held at once
 _RULES = (
     Rule(
         ("corpus",),
@@ -159,14 +160,15 @@ def evaluate(
     forms = [(name, *_size(way), scored.compare(way)) for name, way in ways]
     own_row = max((i for i, (_, way) in enumerate(ways) if way.view.head is encoder.view.head), default=0)
     other = None
-    if isinstance(scored, _Search) and (found := scored.hybrid(encoder)) is not None:
+    if isinstance(scored, _Search) and (found := scored.compare(encoder, hybrid=True)).max() >= 0:  # with FTS5
         forms.append((HYBRID, *_size(encoder), found))
     if versus is not None:
         other = len(forms)
         forms.append((Path(versus.name).name, *_size(versus), compared(versus, scored.data, encode)))
     if judged:
         forms += by_words(scored.data)
-    rows = _rows(forms, *scored.measured(forms, resamples, seed), own=own_row, versus=other)
+    values, drawn, n, parts = scored.measured(forms, resamples, seed)
+    rows = _rows(forms, values, drawn, n, parts, own_row, other)
     if not judged:  # float32 vectors find all that they find
         rows = dataclasses.replace(rows[0], intervals=dict.fromkeys((SHARE, ERROR), NO_CHANGE.interval)), *rows[1:]
     fitted = f"fitted on {scored.fitted_on}" if len(ways) > 1 + own_row else ""
@@ -277,32 +279,6 @@ class _Ranked:
         documents, queries = (view.finished(x, self.raw.view) for x in (self.vectors, self.query_vectors))
         return np.asarray(documents), np.asarray(queries)
 
-    def nearest(
-        self, way: Encoder, k: int, *, hybrid: bool = False
-    ) -> tuple[Float[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-        """Scores and numbers of the nearest documents of each query, as an index finds them; only documents are coded.
-
-        A text whose vector is zero, of which an encoder knows no word, is found by no query, and finds none.
-        """
-        documents, queries = self.in_form(way)
-        stored = np.flatnonzero(np.any(documents, axis=1))
-        nonempty = np.flatnonzero(np.any(queries, axis=1))
-        ids = np.full((len(queries), k), -1)
-        scores = np.full(ids.shape, -np.inf)
-        if not len(stored) or not len(nonempty):
-            return scores, ids
-        texts = [self.documents[row] for row in stored] if hybrid else None
-        index = build_index(documents[stored], BACKEND, codes=way.view.head.code, documents=texts)
-        k = min(k, index.size)
-        if not hybrid:
-            scores[nonempty, :k], found = index.search(queries[nonempty], k)
-            ids[nonempty, :k] = np.where(found >= 0, stored[found], -1)
-        elif index.has_words:
-            asked = [self.queries[row] for row in nonempty]
-            for row, hits in zip(nonempty, index.hits(queries[nonempty], k, texts=asked), strict=True):
-                ids[row, : len(hits)] = stored[np.array([hit.id for hit in hits], int)]
-        return scores, ids
-
 
 class _Search(_Ranked):
     """Queries with relevant documents."""
@@ -316,14 +292,28 @@ class _Search(_Ranked):
             self.counts["own documents left out"] = count
         self.counts["queries"] = len(self.queries)
 
-    def compare(self, way: Encoder) -> Int[np.ndarray, "q k"]:
-        """The nearest documents of each query."""
-        return self.data.others(self.nearest(way, _deep(self.data))[1])
+    def compare(self, way: Encoder, *, hybrid: bool = False) -> Int[np.ndarray, "q k"]:
+        """The nearest documents of each query, as an index finds them, by words, too; only documents are coded.
 
-    def hybrid(self, way: Encoder) -> Int[np.ndarray, "q k"] | None:
-        """The best documents of each query by vectors and words, or None where SQLite has no index of words."""
-        ids = self.nearest(way, _deep(self.data), hybrid=True)[1]
-        return self.data.others(ids) if (ids >= 0).any() else None
+        A text whose vector is zero, of which an encoder knows no word, is found by no query, and finds none.
+        """
+        documents, queries = self.in_form(way)
+        stored = np.flatnonzero(np.any(documents, axis=1))
+        nonempty = np.flatnonzero(np.any(queries, axis=1))
+        ids = np.full((len(queries), _deep(self.data)), -1)
+        if not len(stored) or not len(nonempty):
+            return self.data.others(ids)
+        texts = [self.documents[row] for row in stored] if hybrid else None
+        index = build_index(documents[stored], BACKEND, codes=way.view.head.code, documents=texts)
+        k = min(ids.shape[1], index.size)
+        if not hybrid:
+            found = index.search(queries[nonempty], k)[1]
+            ids[nonempty, :k] = np.where(found >= 0, stored[found], -1)
+        elif index.has_words:
+            asked = [self.queries[row] for row in nonempty]
+            for row, hits in zip(nonempty, index.hits(queries[nonempty], k, texts=asked), strict=True):
+                ids[row, : len(hits)] = stored[np.array([hit.id for hit in hits], int)]
+        return self.data.others(ids)
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Means over the queries of every measure."""
@@ -348,17 +338,24 @@ class _Loss(_Ranked):
         self.query_vectors = self.query_vectors[np.any(self.query_vectors, axis=1)]  # others find nothing
         what = "held-out documents as queries" if data.held_out else "queries"
         self.counts = {"documents": len(self.documents), what: len(self.query_vectors)}
-        self.exact: Int[np.ndarray, "q k"] | None = None  # the first documents in the first form
+        self.exact: tuple[np.ndarray, np.ndarray] | None = None  # the first documents by, and of, the first form
 
     def compare(self, way: Encoder) -> Float[np.ndarray, "2 q"]:
         """Of each query, the share of the first documents that are found, and how far scores are off on average."""
-        scores, ids = self.nearest(way, min(_FIRST, len(self.documents)))
+        documents, queries = self.in_form(way)
+        if (code := way.view.head.code) is not None:
+            documents = code.decode(code.encode(documents))
+        documents, queries = map(normalize, (documents, queries))
+        k = min(_FIRST, len(documents))
+        ids = np.empty((len(queries), k), np.int64)
+        for part in blocks(len(queries), max(1, _HELD // len(documents))):
+            ids[part] = np.argpartition(queries[part] @ -documents.T, k - 1, axis=1)[:, :k]
         if self.exact is None:
-            self.exact = ids
-        documents, queries = map(normalize, self.in_form(way))
-        cosines = np.einsum("qd,qkd->qk", queries, documents[ids])
-        errors = np.abs(np.where(ids >= 0, scores - cosines, 0)).mean(axis=1)
-        return np.stack([(ids[:, :, None] == self.exact[:, None]).any(axis=1).mean(axis=1), errors])
+            self.exact = ids, documents
+        first, uncoded = self.exact
+        errors = np.einsum("qd,qkd->qk", queries, documents[ids] - uncoded[ids])
+        found = (ids[:, :, None] == first[:, None]).any(axis=1)
+        return np.stack([found.mean(axis=1), np.abs(errors).mean(axis=1)])
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> _Measured:
         """Means over the queries."""

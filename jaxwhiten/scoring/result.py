@@ -11,7 +11,7 @@ from jaxwhiten.errors import optional
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
 from jaxwhiten.space import Space
-from jaxwhiten.terminal import as_frame, as_html, counted, table
+from jaxwhiten.terminal import as_html, counted, table
 
 RAW = "raw"
 WHITENED = "whitened"
@@ -150,7 +150,7 @@ class Evaluation:
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with a row for each form: scores, ends of intervals, and differences to raw vectors."""
-        return as_frame([_record(row) for row in self.rows])
+        return optional("pandas", "data", "A DataFrame").DataFrame([_record(row) for row in self.rows])
 
     def plot(self, ax: Any = None) -> Any:
         """Draws the first measure against bytes, with intervals, and returns Matplotlib's axes.
@@ -206,16 +206,24 @@ class Evaluation:
             ("bytes", lambda row: f"{row.bytes:,}" if row.bytes is not None else "–"),
         ]
         for name in (first, *others):
-            columns.append((HEADS[name] if few else _head(name), lambda row, name=name: _shown(row.scores[name])))
+            columns.append((HEADS[name] if few else _head(name), _score_of(name)))
             if name in self.rows[0].intervals and (few or name == first):
-                columns.append(("95% CI", lambda row, name=name: _ends(row.intervals[name])))
+                columns.append(("95% CI", _interval_of(name)))
         if first != SHARE:
             columns.append(("vs. raw", lambda row: str(row.versus_raw)))
         return [[head for head, _ in columns], *([cell(row) for _, cell in columns] for row in self.rows)]
 
 
-def _ends(interval: Interval) -> str:
-    return "" if math.isnan(interval.low) else f"{interval.low:.2f}–{interval.high:.2f}"
+def _score_of(name: str) -> Callable[[Row], str]:
+    return lambda row: _shown(row.scores[name])
+
+
+def _interval_of(name: str) -> Callable[[Row], str]:
+    def ends(row: Row) -> str:
+        low, high = row.intervals[name]
+        return "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"
+
+    return ends
 
 
 def _shown(score: float) -> str:

@@ -102,13 +102,7 @@ def best(scores: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
     array([[1, 0]])
     """
     check_integer("k", k, 1, scores.shape[1])
-    last = -np.partition(-scores, k - 1, axis=1)[:, k - 1 : k]
-    above = scores > last
-    tied = scores == last
-    places = k - above.sum(axis=1, keepdims=True)
-    ids = np.nonzero(above | (tied & (tied.cumsum(axis=1) <= places)))[1].reshape(-1, k)
-    order = np.argsort(-np.take_along_axis(scores, ids, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(ids, order, axis=1)
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
 def _norms(x: csr_matrix) -> Float[np.ndarray, " n"]:

@@ -26,6 +26,7 @@ from jaxwhiten.errors import (
     ModelError,
     check_counts,
     check_integer,
+    optional,
     turning,
     warn,
 )
@@ -63,7 +64,7 @@ from jaxwhiten.search.words import (
 )
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.store import SQLite, replacing
-from jaxwhiten.terminal import SHOWN, as_frame, as_html, counted, one_line, table
+from jaxwhiten.terminal import SHOWN, as_html, counted, one_line, table
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, RowsLike, Shaped
 from jaxwhiten.vectors import space_of
@@ -137,7 +138,8 @@ class Hits(list[Hit]):
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with the columns id, score and text, and a column for each name of the metadata."""
-        return as_frame([{"id": hit.id, "score": hit.score, "text": hit.text, **(hit.metadata or {})} for hit in self])
+        rows = [{"id": hit.id, "score": hit.score, "text": hit.text, **(hit.metadata or {})} for hit in self]
+        return optional("pandas", "data", "A DataFrame").DataFrame(rows)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

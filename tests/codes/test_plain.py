@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxwhiten import build_index
 from jaxwhiten.codes import make_code
 
 PLAIN = ["int8", "uint8", "binary", "ubinary"]
@@ -57,3 +58,17 @@ def test_faiss_misses_only_signs_that_rounding_decides_and_sets_no_bit_without_a
     padded = np.pad(np.abs(vectors.astype(np.float64)), ((0, 0), (0, -columns % 8)))
     lengths = np.repeat((padded.reshape(N, -1, 8) ** 2).sum(axis=2) + 1, 8, axis=1)
     assert (4 * padded / np.sqrt(columns) <= 16 * 2.0**-24 * lengths)[bits != own].all()
+
+
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
+def test_an_index_knows_how_long_vectors_are(backend):
+    """FAISS ranks by distances: with another length than theirs, it finds long or short vectors."""
+    pytest.importorskip("faiss" if backend != "jax" else "jax")
+    rng = np.random.default_rng(0)
+    x = (10 * (rng.standard_normal((2000, 64)) + 2) * rng.uniform(0.8, 1.2, (2000, 1))).astype(np.float32)
+    queries = (x[:50] + 5 * rng.standard_normal((50, 64))).astype(np.float32)
+    code = make_code("int8").partial_fit(x[:300]).partial_fit(x[300:])
+    np.testing.assert_allclose(code.square_, np.square(x.astype(float)).mean(axis=0))
+    expected = np.argsort(-code.scores(queries, code.encode(x)), axis=1)[:, :10]
+    _, ids = build_index(x, backend, codes=code).search(queries, 10)
+    assert np.mean([len({*found} & {*best}) / 10 for found, best in zip(ids, expected, strict=True)]) > 0.97
