@@ -201,7 +201,6 @@ _LONGEST = (
     "serving/test_clients.py",
     "programs/test_train_mlm.py",
     "export/test_databases.py",
-    "programs/test_reproduce.py",
     "test_examples.py",
     "runners/test_ray.py",
 )

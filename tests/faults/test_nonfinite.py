@@ -9,10 +9,10 @@ import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening, evaluate, normalize
 from jaxwhiten.arrays import normalize_on_device
-from jaxwhiten.codes import SpectrumCode, make_code
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets.chunks import Source
 from jaxwhiten.encoding import EmbeddingStore, arrow
-from jaxwhiten.errors import DataError, InputError, NonFiniteError
+from jaxwhiten.errors import DataError, NonFiniteError
 from jaxwhiten.head import Normalize
 from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
@@ -144,28 +144,6 @@ def test_unit_length_keeps_every_direction_and_every_nan(engine):
                 scaled(row[None])
         else:
             assert np.isnan(np.asarray(scaled(row[None]))).any()
-
-
-X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
-HOLED = np.ma.masked_array(X, np.zeros(X.shape, bool))
-HOLED[4, 2] = np.ma.masked
-
-
-@pytest.mark.parametrize(
-    "door",
-    [
-        lambda x: Whitening().fit(X).transform(x),
-        lambda x: Moments().update(x),
-        lambda x: arrow.sums(x),
-        lambda x: make_code("int8").fit(X).encode(x),
-        normalize,
-        lambda x: build_index(X, "jax").search(x, 1),
-    ],
-)
-def test_masked_entries_are_no_numbers(door):
-    with pytest.raises(InputError, match="masked entries"):
-        door(HOLED)
-    door(np.ma.masked_array(X, np.zeros(X.shape, bool)))  # nothing is masked
 
 
 A, B = np.random.default_rng(1).standard_normal((2, 48)) + 1

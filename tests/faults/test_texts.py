@@ -10,7 +10,7 @@ import pytest
 
 from jaxwhiten import CrossEncoder, Encoder, build_index, evaluate, load_index
 from jaxwhiten.datasets import Examples
-from jaxwhiten.encoding import EmbeddingStore, distillation
+from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation
 from jaxwhiten.encoding import encoder as face
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import search_text
@@ -192,7 +192,15 @@ def test_what_is_encoded_is_saved_loaded_and_printed(kit, tmp_path):
     assert np.array_equal(kit.encoder.encode(found), kit.encoder.encode(texts))
 
 
-@pytest.mark.parametrize("door", ["encode_stream", "moments", "whiten", "distil_static"])
+STREAMS = {
+    "encode_stream": DOORS["encode_stream"],
+    "moments": lambda kit, texts: kit.encoder.view.moments(texts),
+    "whiten": lambda kit, texts: kit.encoder.whiten(texts, 2, shrinkage=0.1),
+    "distil_static": lambda kit, texts: distil_static(kit.encoder, texts, 4, fit=True),
+}
+
+
+@pytest.mark.parametrize("door", STREAMS)
 def test_streams_are_read_block_by_block(kit, door, monkeypatch):
     """A bad text far behind is found where it stands, and nothing is read far behind it."""
     for module in (view, face, distillation):
@@ -207,5 +215,5 @@ def test_streams_are_read_block_by_block(kit, door, monkeypatch):
             list(blocks)
     else:
         with pytest.raises(InputError, match=r"^Sentence 40: .*int 7"):
-            DOORS[door](kit, texts)
+            STREAMS[door](kit, texts)
     assert len(read) == 48

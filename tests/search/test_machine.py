@@ -35,7 +35,7 @@ KINDS = {
     "faiss codes, rescored": ("faiss-flat", {"codes": CODE, "rescore": "float16"}),
     "faiss lists": ("faiss-ivf", {"codes": CODE, "nlist": 2, "nprobe": 2}),
     "jax floats": ("jax", {}),
-    "jax codes, rescored": ("jax", {"codes": CODE, "rescore": "int8"}),
+    "jax codes, rescored": ("jax", {"codes": CODE, "rescore": "float16"}),
     "jax int8": ("jax", {"codes": make_code("int8").fit(POOL)}),
     "faiss binary": ("faiss-flat", {"codes": make_code("ubinary").fit(POOL)}),
     "faiss whitened": ("faiss-flat", {"whitening": Whitening(12).fit(POOL)}),
