@@ -81,8 +81,9 @@ class FaissCodes(CodedStore):
         slices = [slice(first, min(self.size, first + shares.step)) for first in shares]
         self._parts: list[Any] = [*parts, *hardware.on_threads(self._part, slices)]
         self._in_turn = self._joined(threaded=False)
-        self._at_once = self._joined(threaded=True)
-        if len(self._parts) > 1:
+        self._at_once = self._in_turn
+        if self.codes.nbytes >= 2 * _SHARE and len(self._parts) > 1 and not self.selects:
+            self._at_once = self._joined(threaded=True)
             _parallel.add(self)
 
     def _rows_of_part(self, rows: int) -> int:
@@ -120,7 +121,7 @@ class FaissCodes(CodedStore):
         """
         units = self.units(queries, prepared)
         cores = hardware.cores()
-        few = len(queries) < cores and len(self._parts) > 1
+        few = len(queries) < cores and self._at_once is not self._in_turn
         search = functools.partial(self._search, self._at_once if few else self._in_turn, k=k, among=among)
         if few:
             results = [search(query[None]) for query in units]
