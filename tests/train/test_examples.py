@@ -10,7 +10,7 @@ from train.examples import distinct, nli_pairs, sts_pairs
 
 def test_nli_pairs_have_classes():
     label = np.array([0, 2, 0, 1, 0, -1], np.int8)
-    examples = nli_pairs(NLIRows(list("pppqqr"), list("abcdef"), label, (), {}))
+    examples = nli_pairs(NLIRows(list("pppqqr"), list("abcdef"), label, ()))
     assert list(examples.columns) == ["premise", "hypothesis"]
     assert examples.label.tolist() == [0, 2, 0, 1, 0]
     assert examples.label.dtype == np.int32
