@@ -98,6 +98,7 @@ _STORED = {
     ("spectrum", 96): ("jaxwhiten", "jaxwhiten"),
     ("spectrum", 48): ("jaxwhiten", "jaxwhiten"),
     ("turbovec", 96): ("turbovec", "turbovec"),
+    ("opq", 96): ("OPQ", None),
     ("pq", 96): ("PQ", "FAISS PQ, fast scan"),
     ("rabitq", 48): ("RaBitQ", "rabitq"),
 }
