@@ -1,7 +1,7 @@
 """The loss of unchanged and of whitened vectors in a spectrum code on one search, against the best of them.
 
 Command: `python -m eval.codes --config configs/regret.py --config.model=NAME --config.dataset=NAME`;
-`experiments/regret.sh` runs encoders × corpora. The table is in docs/evidence/gamma.md.
+`experiments/regret.sh` runs encoders × corpora. The table is in docs/evidence/whitening.md.
 """
 
 from configs import codes

@@ -6,7 +6,7 @@
 #
 # needs  the data folder
 # takes  twelve trainings on two cores, of 5 seconds to 2.6 minutes each, and 4 minutes for their scores
-# feeds  docs/evidence/fine-tuning.md
+# feeds  docs/evidence/training.md
 #
 # $SEEDS may be others.
 . "$(dirname "$0")/setup.sh" cpu,data,train,eval data

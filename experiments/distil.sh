@@ -5,7 +5,7 @@
 #
 # needs  the data folder
 # takes  three trainings on two cores, of more than 7 minutes each, and 3 minutes for their scores
-# feeds  docs/evidence/fine-tuning.md
+# feeds  docs/evidence/training.md
 #
 # $SEEDS and $TEXT (the file of text) may be others.
 . "$(dirname "$0")/setup.sh" cpu,data,train data

@@ -5,7 +5,7 @@
 #
 # needs  the data folder
 # takes  a quarter of an hour on two cores
-# feeds  docs/evidence/untuned.md
+# feeds  docs/evidence/whitening.md
 . "$(dirname "$0")/setup.sh" cpu,data,train,eval data
 pairs=${PAIRS:-$JAXWHITEN_DATA_DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz}
 python -m eval.sts --config configs/miniature.py

@@ -5,7 +5,7 @@
 #
 # needs  the data folder
 # takes  5 minutes on two cores after experiments/codes.sh, whose vectors are kept
-# feeds  docs/evidence/gamma.md
+# feeds  docs/evidence/whitening.md
 #
 # $ENCODERS and $TASKS are others, each a name, or NAME:MODEL and NAME:FILE.
 . "$(dirname "$0")/setup.sh" cpu,data,eval data

@@ -6,7 +6,7 @@
 #
 # needs  the data folder
 # takes  three trainings on two cores, of up to 4 minutes each, and 40 minutes for their scores
-# feeds  docs/evidence/reranking.md
+# feeds  docs/evidence/training.md
 #
 # $SEEDS may be others.
 . "$(dirname "$0")/setup.sh" cpu,data,train data

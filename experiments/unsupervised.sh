@@ -5,7 +5,7 @@
 #
 # needs  the data folder
 # takes  twelve trainings on two cores, and 30 minutes for their scores
-# feeds  docs/evidence/without-labels.md
+# feeds  docs/evidence/training.md
 #
 # They learn from sentences of Wikipedia, every eighth of some length. $SEEDS, $SENTENCES (how many) and $TEXT (the
 # file) may be others.
