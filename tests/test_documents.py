@@ -61,6 +61,8 @@ def _write_files(folder):
     firsts, seconds = ([" ".join(text.split()[:WORDS]) for text in side] for side in (pairs.sentence1, pairs.sentence2))
     scores = pairs.score
     (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in firsts))
+    (folder / "docs.txt").write_text("".join(f"{line}\n" for line in firsts))
+    (folder / "queries.txt").write_text("".join(f"{line}\n" for line in seconds[:FEW]))
     (folder / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in firsts))
     linked = [f"{a}\t{b}\n" for a, b in zip(firsts[:FEW], seconds[:FEW], strict=True)]
     (folder / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(linked))
@@ -101,14 +103,6 @@ def test_the_commands_run(page, minilm, tmp_path):
             ["bash", "-euo", "pipefail", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{name(page)}, line {line}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
-
-
-def test_there_is_code_to_run():
-    commands = {"shrink", "whiten", "search", "score", "fine-tune", "engines", "databases", "corpora", "troubleshooting"}
-    assert {"README.md", *(f"docs/guides/{page}.md" for page in commands)} <= set(map(name, WITH_COMMANDS))
-    assert {"README.md", "docs/guides/whiten.md", "docs/guides/vectors.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
-        map(name, WITH_CODE)
-    )
 
 
 def test_commands_paste_as_they_stand():
@@ -205,16 +199,6 @@ def test_every_table_has_its_run(made):
     assert {name(page): messages[name(page)] for page in PAGES if messages[name(page)] != "filled"} == {}
     changed = [name(page) for page in PAGES if (folder / name(page)).read_bytes() != page.read_bytes()]
     assert changed == [], "run `make tables`"
-
-
-def test_messages_of_the_troubleshooting_page_are_in_the_code():
-    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
-    table = page.partition("## Messages")[2].partition("## Symptoms")[0]
-    messages = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
-    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "jaxwhiten").rglob("*.py"))
-    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # a message over several lines
-    assert messages
-    assert [message for message in messages if message not in joined] == []
 
 
 def test_the_repository_is_named_once():
