@@ -15,7 +15,7 @@ With `linear` and `bottleneck` the pooling is `auto`.
 
 Seen on 2 CPU cores shared with other work, seeds 0 to 2, one epoch (162 steps): MRR@10 among held-out questions
 0.4498 before; 0.7310 by full fine-tuning (1.4 to 2.6 minutes), 0.7280 by LoRA (1.8 to 2.6), 0.6819 by a matrix (5 to
-15 s), 0.4902 by a bottleneck (4 s). docs/evidence/fine-tuning.md has the intervals, and the effect of whitening.
+15 s), 0.4902 by a bottleneck (4 s). docs/evidence/training.md has the intervals, and the effect of whitening.
 """
 
 from configs.settings import SBERT

@@ -17,7 +17,7 @@ Seen on 2 CPU cores shared with other work, float32, seeds 0 to 2, `--config.dat
 quora_dup_lower and quora_dup_sae of the data folder: 2,718 pairs and 5,320 negatives
 (seed 0), 251 steps in 2.5 to 4 minutes. It re-ranks the first 30 results for 500 queries: MRR@10 on Quora 0.7836
 before and 0.7637 to 0.7766 after all-MiniLM-L6-v2, 0.7134 and 0.7617 to 0.7734 after the whitened jaxwhiten-tiny; on
-MRPC 0.9261 and 0.9290 to 0.9335, 0.9296 and 0.9312 to 0.9341. docs/evidence/reranking.md has the intervals.
+MRPC 0.9261 and 0.9290 to 0.9335, 0.9296 and 0.9312 to 0.9341. docs/evidence/training.md has the intervals.
 All pairs with three negatives, the settings below: not run here.
 """
 

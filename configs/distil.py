@@ -10,7 +10,7 @@ scores, which choose the checkpoint. The seven STS tasks, raw and whitened:
 
 Seen in a small trial (`--config.data.limit=20000 --config.steps=400`), seeds 0 to 2, 7 minutes each on 2 CPU cores
 shared with other work: STS-B test 40.21 (35.74 to 44.70) before and 45.82, 47.12, 45.15 after;
-docs/evidence/fine-tuning.md has the seven tasks. `distil_listwise` with the same schedule reached 59.03 on STS-B dev
+docs/evidence/training.md has the seven tasks. `distil_listwise` with the same schedule reached 59.03 on STS-B dev
 after 100 steps, `distil_mse` 58.82, and 59.47 at its best (seed 0). The settings below, 1,874 steps on 60,000
 sentences: not run here.
 """

@@ -13,7 +13,7 @@ Seen in a small trial, seed 0, on 2 CPU cores most of whose time went to other w
 in the test or the first half, each with two of the 8 nearest by the whitened jaxwhiten-tiny, by `mine_negatives`; no
 label says which belongs to it. Student:
 jaxwhiten-tiny, `--config.max_length=32 --config.batch_size=64 --config.learning_rate=2e-4 --config.buckets=1`, 35
-steps in 9 minutes with the teacher's margins. docs/evidence/reranking.md has the MRR@10 before,
+steps in 9 minutes with the teacher's margins. docs/evidence/training.md has the MRR@10 before,
 after and of a control.
 """
 

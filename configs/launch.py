@@ -4,7 +4,7 @@ A program is `run(main, "configs/sts.py", STS)`, or `run(main, Latency)` without
 settings. `--key=value` is short for `--config.key=value`. Exit code 0 is success, 2 an error
 that the user can correct (a typo, a missing file, bad data), 1 any other error, 130 an interrupt.
 
-`--distributed` makes the process one of several of one job (docs/explanations/devices.md). Without a value, the
+`--distributed` makes the process one of several of one job (docs/guides/corpora.md). Without a value, the
 environment of Slurm, a TPU pod, Open MPI or Kubernetes decides. Elsewhere `--distributed=ADDRESS:PORT,INDEX,COUNT`
 gives the address of process 0, the number of this process, and the number of processes. Process 0 writes and prints;
 the others only report errors. If one fails, all end.
@@ -34,7 +34,7 @@ from jaxwhiten.commands.cli import in_flags, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
 from jaxwhiten.terminal import naming
 
-_DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
+_DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/guides/corpora.md)"
 # Library parameters whose config keys have other names.
 _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poolings"}
 _STATUS = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")

@@ -3,7 +3,7 @@
     JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/nli_stsb_small.py
 
 `--config.stages="('stsb',)" --config.stsb.model=jaxwhiten-tiny` is the control, STS-B alone; `eval.stages` gathers the
-runs of several seeds. docs/guides/nli-stsb.md has the scores and the curves.
+runs of several seeds. docs/evidence/training.md has the scores and the curves.
 """
 
 from configs import nli_small, stsb

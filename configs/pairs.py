@@ -4,7 +4,7 @@
 
 Multiple negatives (Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section
 4.4). The table has a head line; `--config.data.columns="('question','answer')"` names its columns; a third one
-holds hard negatives. docs/guides/fine-tune.md shows a run, docs/evidence/fine-tuning.md the scores of others.
+holds hard negatives. docs/guides/fine-tune.md shows a run, docs/evidence/training.md the scores of others.
 """
 
 from configs.settings import SBERT

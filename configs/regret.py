@@ -4,7 +4,7 @@
 
 DATA is mrpc, pydocs, wikipedia-7000, snli or DIR/beir/scifact; another encoder is `--config.model=jaxwhiten-tiny`.
 Seen: 5 minutes on 2 CPU cores for 10 runs after configs/codes.py, whose vectors are in the cache. The table is in
-docs/evidence/gamma.md.
+docs/evidence/whitening.md.
 """
 
 from configs import codes

@@ -12,7 +12,7 @@ They learn from 12,800 sentences of Wikipedia once, every eighth of some length:
 
 The learning rate is from no paper, but the same for all. STS-B dev chooses the checkpoint and nothing else. Three
 positives and batch 128 are WhitenedCSE's own setting; TSDAE's decoder has one layer here, in the paper as many as the
-encoder. Hardware, time and score: docs/evidence/without-labels.md.
+encoder. Hardware, time and score: docs/evidence/training.md.
 """
 
 from configs import simcse

@@ -1,6 +1,6 @@
 """Puts the tables of finished runs into Markdown files, between comments that name the run and the table.
 
-    python -m eval.tables README.md docs/evidence/sts.md
+    python -m eval.tables README.md docs/evidence/whitening.md
 
 A place for a table looks like this; the text between the two comments is replaced:
 

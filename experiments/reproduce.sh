@@ -5,7 +5,7 @@
 #
 # needs  a hub, and downloads encoders and data
 # takes  not known: it was run on stand-ins only
-# feeds  docs/evidence/sts.md
+# feeds  docs/evidence/whitening.md
 #
 # $STS_ARGS and $QUORA_ARGS are further arguments of the two programs, such as --config.tasks=STS-B.
 . "$(dirname "$0")/setup.sh" cpu,data,eval

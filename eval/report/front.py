@@ -18,7 +18,8 @@ _CODES = {
     "ubinary": ("binary", "#B0508A", "#CC79A7"),
     "int8": ("int8", "#666666", "#aaaaaa"),
 }
-_HEIGHTS = {"spectrum": 3, "opq": -9, "pq": -12}  # of names at the ends of lines, in points, so that they stand apart
+# Of names at the ends of lines, in points, so that they stand apart: jaxwhiten's above the line of float32.
+_HEIGHTS = {"spectrum": 9, "opq": -8, "pq": -12}
 _LIGHT_INK = "#333333"
 _DARK_INK = "#dddddd"
 _DARK: dict[str, str] = {
@@ -67,12 +68,15 @@ def _draw(axis: Any, run: Run, dark: bool) -> None:
         else:
             _point(axis, *measured[0], color, color)
         size, (centre, *_) = measured[-1]
-        _name(axis, name, (size, centre), color, (7, _HEIGHTS.get(code, -10)))
+        place, offset = (size, centre), (7, _HEIGHTS.get(code, -10))
         if code in ("spectrum", "ubinary") and rows[0].rescored_mrr_at_10:
             rescored = (100 * rows[0].rescored_mrr_at_10,) * 3
             if rows[0].rescored_versus_raw:
                 rescored = _shifted(level, rows[0].rescored_versus_raw)
             _point(axis, rows[0].bytes, rescored, color, "none")
+            if code == "ubinary":  # lines run beside the point itself
+                place, offset = (size, rescored[0]), (-18, 6)
+        _name(axis, name, place, color, offset)
     axis.set_xscale("log", base=2)
     least = min(row.bytes for rows in of_code.values() for row in rows)
     ticks = [least << n for n in range((raw.bytes // least).bit_length())]

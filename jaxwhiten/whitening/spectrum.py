@@ -65,7 +65,7 @@ def choose_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> Choi
     """The default γ for vectors: 0.25 if their encoder is fine-tuned for similarity, else 1.
 
     Vectors of an unknown encoder count as those of a fine-tuned one, with a warning if they spread over few directions.
-    For the evidence see docs/evidence/gamma.md.
+    For the evidence see docs/evidence/whitening.md.
 
     >>> rows = np.random.default_rng(0).normal(size=(400, 8))
     >>> choose_gamma(Moments().update(rows), tuned=False).gamma

@@ -1,7 +1,7 @@
 """What the fuzz tests share: how many cases, how bytes and JSON are damaged, and the property they all check.
 
 `JAXWHITEN_FUZZ_EXAMPLES` is the number of cases a test; with it the cases are new on every run, without it they are
-always the same few hundred. docs/evidence/reliability.md records the long runs.
+always the same few hundred. SECURITY.md records the long runs.
 """
 
 from __future__ import annotations
