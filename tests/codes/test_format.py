@@ -1,10 +1,8 @@
 """The page of the format: its readers decode the bytes of a code as we do, and its databases score them alike."""
 
 import json
-import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,42 +67,6 @@ def test_the_example_is_ours():
     np.testing.assert_allclose(code.scores([example["query"]], codes)[0], example["scores"], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["spectrum", "int8", "ubinary"])
-def test_tables_give_the_scores_of_every_code(name):
-    from jaxwhiten.codes import make_code
-
-    code = make_code(name).set_params(**({"bytes": 9} if name == "spectrum" else {})).fit(normalize(ROWS))
-    codes = code.encode(normalize(ROWS))
-    products, squares = code.tables(ROWS[:5])
-    values = np.asarray(codes).view(np.uint8)
-    if products.shape[2] == 16:
-        values = np.stack([values & 15, values >> 4], axis=2).reshape(len(values), -1)
-    groups = np.arange(values.shape[1])
-    found = products[:, groups, values].sum(axis=2) / np.sqrt(squares[groups, values].sum(axis=1))
-    np.testing.assert_allclose(found, code.scores(ROWS[:5], codes), atol=2e-5)
-
-
-DATABASES = {"duckdb": (2, "found"), "polars": (3, "best.rows()")}
-
-
-@pytest.mark.parametrize("name", DATABASES)
-def test_a_database_scores_codes_as_we_do(name, saved, tmp_path, monkeypatch):
-    pytest.importorskip(name)
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.chdir(tmp_path)
-    _, code, codes = saved
-    column = pa.FixedSizeListArray.from_arrays(codes.ravel(), codes.shape[1])
-    pq.write_table(pa.table({"id": range(len(codes)), "code": column}), "codes.parquet")
-    products, squares = code.tables(ROWS[:1])
-    space = {"products": products, "squares": squares}
-    block, result = DATABASES[name]
-    exec(PYTHON[block], space)
-    ids, scores = zip(*eval(result, space), strict=True)
-    expected = code.scores(ROWS[:1], codes)[0]
-    np.testing.assert_allclose(scores, expected[list(ids)], atol=1e-5)
-    np.testing.assert_allclose(scores, -np.sort(-expected)[:10], atol=1e-5)
-
-
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
 def test_the_page_scores_queries_as_an_index_does(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
@@ -118,21 +80,3 @@ def test_the_page_scores_queries_as_an_index_does(tmp_path, monkeypatch):
     scores = page["products"][0, groups, values].sum(axis=1) / np.sqrt(page["squares"][groups, values].sum(axis=1))
     np.testing.assert_allclose([hit.score for hit in hits], -np.sort(-scores)[:10], atol=1e-5)
     np.testing.assert_allclose([hit.score for hit in hits], scores[[hit.id for hit in hits]], atol=1e-5)
-
-
-def test_clickhouse_scores_codes_as_we_do(saved, tmp_path):
-    pytest.importorskip("chdb")
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    _, code, codes = saved
-    column = pa.FixedSizeListArray.from_arrays(codes.ravel(), codes.shape[1])
-    pq.write_table(pa.table({"id": range(len(codes)), "code": column}), tmp_path / "codes.parquet")
-    products, squares = code.tables(ROWS[:1])
-    ((_, sql),) = blocks(PAGE, "sql")
-    given = f"WITH {products.ravel().tolist()} AS p, {squares.ravel().tolist()} AS s {sql}"
-    given = given.replace("codes.parquet", str(tmp_path / "codes.parquet"))
-    program = f"import chdb; print(chdb.query({given!r}, 'CSV'))"  # a process of its own: it keeps threads
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    rows = re.findall(r"(\d+),(-?[\d.e-]+)", done.stdout)
-    expected = code.scores(ROWS[:1], codes)[0]
-    assert len(rows) == 10
-    np.testing.assert_allclose([float(score) for _, score in rows], -np.sort(-expected)[:10], atol=1e-5)

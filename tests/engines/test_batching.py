@@ -44,11 +44,6 @@ def test_few_shapes_and_little_padding_for_many_sentences():
     assert sum(b.height * b.length for b in batches) < 1.3 * lengths.sum()
 
 
-def test_ten_sentences_are_one_batch():
-    lengths = np.arange(4, 14)
-    assert len(list(Layout(64, 4096).plan(lengths))) == 1
-
-
 @given(
     lengths=st.lists(st.integers(2, 64), min_size=1, max_size=60),
     multiple=st.sampled_from([1, 2, 8]),

@@ -16,7 +16,7 @@ from jaxwhiten.text import TokenIds
 from jaxwhiten.views import stream
 from tests.conftest import slow_but
 from tests.golden import cases
-from tests.tiny import FAMILIES, SENTENCES, write_model, write_tokenizer
+from tests.tiny import write_model, write_tokenizer
 
 pytest.importorskip("openvino")
 EXPERTS = [case for case in cases.CASES if "experts" in case]  # the only families that OpenVINO does not take
@@ -25,16 +25,6 @@ EXPERTS = [case for case in cases.CASES if "experts" in case]  # the only famili
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("small") / "bert")
-
-
-@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert", "mpnet"))
-def test_the_default_gives_the_vectors_of_jax(tmp_path, family):
-    folder = write_model(tmp_path, **FAMILIES[family])
-    found, expected = (Encoder.from_pretrained(folder, pooling="mean", **how) for how in ({}, {"engine": "jax"}))
-    engines = found.view.core.engine, expected.view.core.engine
-    assert [(engine.name, engine.dtype) for engine in engines] == [("openvino", "float32"), ("jax", "float32")]
-    assert found.view.fingerprint == expected.view.fingerprint
-    np.testing.assert_allclose(found.encode(SENTENCES), expected.encode(SENTENCES), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,16 @@
 """The compiled program on one CPU device, where batches run side by side in threads."""
 
-import threading
 from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-from flax import nnx
 
 from jaxwhiten import Encoder
-from jaxwhiten.engines.batching import Batch
 from jaxwhiten.engines.forward import JAXEngine, forward
 from jaxwhiten.models import init_model
-from jaxwhiten.text import TokenIds
 from tests.sentences import generated
-from tests.tiny import FAMILIES, tiny_config
+from tests.tiny import tiny_config
 
 pytestmark = pytest.mark.devices
 
@@ -55,21 +51,6 @@ def test_few_sentences_take_no_thread_and_have_the_same_vectors(on_one_device, m
     np.testing.assert_array_equal(on_one_device.encode(TEXTS), streamed[200])
 
 
-def test_one_encoder_serves_eight_threads(on_one_device):
-    expected, found, callers = on_one_device.encode(TEXTS[:32]), {}, 8
-
-    def ask(first):
-        for number in range(first, 32, callers):
-            found[number] = on_one_device.encode(TEXTS[number])
-
-    threads = [threading.Thread(target=ask, args=(first,)) for first in range(callers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    np.testing.assert_allclose(np.stack([found[number] for number in range(32)]), expected, atol=1e-5)
-
-
 def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):
     assert on_one_device.view.warm_up(24) is on_one_device.view
     compiled = set(on_one_device.view.core.engine._compiled)
@@ -108,15 +89,6 @@ def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     assert len(shapes) > len(set(shapes)) == len(lowered)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_models_of_one_shape_have_equal_graphs(family, dtype):
-    config = tiny_config(**FAMILIES[family])
-    one, other = (nnx.split(nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype)))[0] for _ in range(2))
-    assert one == other
-    assert hash(one) == hash(other)
-
-
 def test_encoders_of_one_shape_share_their_programs(tiny_model):
     """Other weights, made in memory: the second encoder compiles nothing."""
     compiled = []
@@ -130,21 +102,3 @@ def test_encoders_of_one_shape_share_their_programs(tiny_model):
         encoder.encode(TEXTS[:20])
         counts.append(len(compiled))
     assert counts[0] > 0 == counts[1]
-
-
-def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
-    """Eight devices, rows dealt out to them in turn; the padding rows at the end find no room."""
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    rng, rows, devices = np.random.default_rng(0), 21, 8
-    assert encoder.view.core.engine.devices == devices
-    lengths = np.sort(rng.integers(2, 25, rows))[::-1].astype(np.int32)
-    tokens = TokenIds(rng.integers(5, 200, lengths.sum()).astype(np.int32), lengths)
-    room = devices * int(lengths[::devices].sum())
-    names = ("mean", "cls", "first_last_avg", "max")
-    heads = {name: encoder.view.with_pooling(name).placed for name in names}
-    engine = encoder.view.core.engine
-    batches = [Batch(np.arange(rows), 40, 32, tokens) for tokens in (room, 40 * 32)]
-    packed, padded = (engine.fetch(engine.start(batch, tokens, heads)) for batch in batches)
-    for name in names:
-        assert packed[name].vectors.shape == (40, 32)
-        np.testing.assert_allclose(packed[name].vectors[:rows], padded[name].vectors[:rows], atol=2e-6)

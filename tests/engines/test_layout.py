@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines import batching, forward
-from jaxwhiten.engines.batching import Layout, RowBatch
-from jaxwhiten.engines.forward import JAXEngine
+from jaxwhiten.engines.batching import Layout
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds
@@ -19,7 +18,6 @@ from tests.tiny import write_model
 pytestmark = pytest.mark.devices
 
 TEXTS = generated(150)
-POOLINGS = ("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens", "pooler", "layers:1+2")
 
 
 @settings(max_examples=200, deadline=None)
@@ -97,23 +95,6 @@ def encoders(tiny_model):
 
 
 @pytest.mark.slow
-def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch):
-    packed, shared = encoders
-    layouts, start = set(), JAXEngine.start
-    monkeypatch.setattr(
-        JAXEngine,
-        "start",
-        lambda self, batch, *rest, **how: layouts.add(type(batch)) or start(self, batch, *rest, **how),
-    )
-    names = list(POOLINGS)
-    found = shared.encode(TEXTS, pooling=names)
-    assert layouts == {RowBatch}
-    expected = packed.encode(TEXTS, pooling=names)
-    for name in names:
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
-
-
-@pytest.mark.slow
 def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, monkeypatch):
     folder = write_model(tmp_path, num_layers=1, max_positions=256)
     texts = ["  ".join(TEXTS[i : i + 20]) for i in range(5)] + TEXTS[:20]
@@ -147,13 +128,6 @@ def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
     for name in before:
         np.testing.assert_array_equal(before[name][others], after[name][others])
         assert np.abs(before[name][one] - after[name][one]).max() > 1e-3
-
-
-def test_bfloat16_is_near_float32(tiny_model, encoders):
-    shared = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, dtype="bfloat16")
-    shared.view.core.engine.layout.share_rows = True
-    found, expected = shared.encode(TEXTS[:60]), encoders[0].encode(TEXTS[:60])
-    assert np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
 
 
 def test_positions_begin_anew_in_every_segment():

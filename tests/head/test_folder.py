@@ -70,95 +70,6 @@ def tensors(*sizes, seed=0, **more):
     return {name: rng.normal(size=shape).astype(np.float32) * 0.4 for name, shape in arrays.items()}
 
 
-def assert_equals_sentence_transformers(folder):
-    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
-    encoder = Encoder.from_pretrained(folder, pooling="auto")
-    ours = encoder.encode(SENTENCES)
-    assert ours.shape == theirs.shape == (len(SENTENCES), encoder.dimension)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    return encoder
-
-
-@pytest.mark.parametrize(
-    "modes",
-    [
-        ("cls_token",),
-        ("max_tokens",),
-        ("mean_sqrt_len_tokens",),
-        ("weightedmean_tokens",),
-        ("lasttoken",),
-        ("lasttoken", "mean_tokens", "cls_token"),
-    ],
-)
-def test_modes_of_pooling(write, modes):
-    encoder = assert_equals_sentence_transformers(write(("Pooling", pooling(*modes))))
-    names = {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean_tokens": "weightedmean"}
-    names |= {"cls_token": "cls", "max_tokens": "max", "lasttoken": "lasttoken"}
-    assert encoder.view.head.name == ("auto" if len(modes) > 1 else names[modes[0]])
-
-
-def test_dense_and_normalize(write):
-    without_bias = {"linear.weight": tensors(20, 8)["linear.weight"]}
-    folder = write(
-        ("Pooling", pooling("mean_tokens")),
-        ("Dense", dense(32, 20), tensors(32, 20)),
-        ("Dense", dense(20, 8, "torch.nn.modules.linear.Identity", bias=False), without_bias),
-        ("Normalize", None),
-    )
-    encoder = assert_equals_sentence_transformers(folder)
-    assert encoder.view.head.name == "auto"
-    assert encoder.dimension == 8
-    np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-5)
-
-    bare = Encoder.from_pretrained(folder, bare=True)
-    both = bare.encode(SENTENCES, pooling=["auto", "mean", "cls"])
-    assert [vectors.shape[1] for vectors in both.values()] == [8, 32, 32]
-    explicit = Encoder.from_pretrained(folder, pooling="mean", bare=True)
-    np.testing.assert_allclose(both["mean"], explicit.encode(SENTENCES), atol=1e-5)
-    assert explicit.dimension == 32
-    blocks = list(encoder.encode_stream(SENTENCES, block_size=4))
-    np.testing.assert_allclose(np.concatenate(blocks), both["auto"], atol=1e-5)
-
-
-@pytest.mark.parametrize("outputs", [32, 12])
-def test_dense_with_a_residual(write, outputs):
-    more = {} if outputs == 32 else {"residual.weight": (outputs, 32)}
-    gelu = dense(32, outputs, "torch.nn.modules.activation.GELU", use_residual=True)
-    folder = write(("Pooling", pooling("mean_tokens")), ("Dense", gelu, tensors(32, outputs, **more)))
-    assert_equals_sentence_transformers(folder)
-
-
-@pytest.mark.parametrize("handed_out", [True, False])
-def test_weighted_layers(write, handed_out):
-    weights = {"layer_weights": np.array([0.5, 2.0], np.float32)}
-    folder = write(
-        ("WeightedLayerPooling", {"word_embedding_dimension": 32, "layer_start": 1, "num_hidden_layers": 2}, weights),
-        ("Pooling", pooling("mean_tokens")),
-        config={"output_hidden_states": handed_out},
-    )
-    encoder = assert_equals_sentence_transformers(folder)
-    assert encoder.view.head.name == ("auto" if handed_out else "mean")
-
-
-def test_default_prompt_and_lower_case(write):
-    settings = {"prompts": {"query": "Query with words: ", "passage": ""}, "default_prompt_name": "query"}
-    folder = write(("Pooling", pooling("mean_tokens")), settings=settings, do_lower_case=True, max_length=20)
-    encoder = assert_equals_sentence_transformers(folder)
-    assert encoder.max_length == 20
-    assert encoder.view.head.name == "auto"
-
-
-def test_a_folder_that_sentence_transformers_saves(write, tmp_path):
-    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    folder = write(
-        ("Pooling", pooling("mean_tokens", "cls_token")), ("Dense", dense(64, 5), tensors(64, 5)), ("Normalize", {})
-    )
-    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    model.save(str(tmp_path / "saved"))
-    assert_equals_sentence_transformers(tmp_path / "saved")
-
-
 @pytest.mark.slow
 def test_the_real_model_with_its_normalize(minilm):
     sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
@@ -170,15 +81,17 @@ def test_the_real_model_with_its_normalize(minilm):
 
 def test_the_fingerprint_follows_the_head(write):
     folder = write(("Pooling", pooling("mean_tokens")), ("Dense", dense(32, 6), tensors(32, 6)))
-    first = Encoder.from_pretrained(folder, pooling="auto").view.fingerprint
-    assert Encoder.from_pretrained(folder, pooling="auto").view.fingerprint == first
-    assert Encoder.from_pretrained(folder, pooling="mean").view.fingerprint == first
-    assert Encoder.from_pretrained(folder, pooling="cls").view.fingerprint != first
-    assert Encoder.from_pretrained(folder, pooling="mean", bare=True).view.fingerprint != first
+
+    def fingerprint(**how):
+        return Encoder.from_pretrained(folder, **{"pooling": "auto"} | how).view.fingerprint
+
+    first = fingerprint()
+    assert first == fingerprint() == fingerprint(pooling="mean")
+    others = [fingerprint(pooling="cls"), fingerprint(pooling="mean", bare=True)]
     save_file(tensors(32, 6, seed=1), folder / "2_Dense" / "model.safetensors")
-    second = Encoder.from_pretrained(folder, pooling="auto").view.fingerprint
+    others.append(fingerprint())
     write_json(folder / "2_Dense" / "config.json", dense(32, 6, "torch.nn.modules.activation.ReLU"))
-    assert len({first, second, Encoder.from_pretrained(folder, pooling="auto").view.fingerprint}) == 3
+    assert len({first, *others, fingerprint()}) == 5
 
 
 def test_bfloat16_keeps_the_head_in_float32(write):
@@ -257,42 +170,6 @@ def test_layers_that_are_not_there(write, first):
     with pytest.raises(ModelError, match=r"layer_start|layer_weights"):
         read_head(folder, load_config(folder))
     assert load_file(folder / "1_WeightedLayerPooling" / "model.safetensors")
-
-
-NEW_TYPES = {
-    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
-    "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
-    "Dense": "sentence_transformers.base.modules.dense.Dense",
-    "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize(
-    ("said", "is_named"),
-    [
-        ({"pooling_mode": "lasttoken", "include_prompt": True}, "lasttoken"),
-        ({"pooling_mode": ["mean", "cls"], "include_prompt": False}, "auto"),
-    ],
-)
-def test_the_spelling_of_sentence_transformers_6(write, side, said, is_named):
-    """Without a longest sentence of its own: it is the tokenizer's. No vector depends on the side of the padding."""
-    texts = [*SENTENCES, "a plan on the guitar " * 9]
-    settings = {"prompts": {"query": "Find: ", "document": "passage text: "}, "model_type": "SentenceTransformer"}
-    folder = write(("Pooling", {"embedding_dimension": 32, **said}), settings=settings)
-    rows = json.loads((folder / "modules.json").read_text())
-    write_json(folder / "modules.json", [row | {"type": NEW_TYPES[row["type"].rpartition(".")[2]]} for row in rows])
-    write_json(folder / "sentence_bert_config.json", {"transformer_task": "feature-extraction"})
-    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
-    write_json(folder / "tokenizer_config.json", tokenizer | {"model_max_length": 20, "padding_side": side})
-    encoder = Encoder.from_pretrained(folder)
-    assert (encoder.max_length, encoder.view.head.name) == (20, is_named)
-    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    peer = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    for name in (None, "document"):
-        theirs = peer.encode(texts, prompt_name=name, batch_size=1)
-        np.testing.assert_allclose(encoder.encode(texts, prompt_name=name), theirs, atol=1e-5)
 
 
 def test_a_model_with_code_of_its_own_is_refused_by_name(write):

@@ -7,124 +7,82 @@ import pytest
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Head, canonical, run
 from jaxwhiten.models import EncoderOutput
+from jaxwhiten.models.packing import Segments
 from tests.tiny import ALONE, tiny_config
 
 LENGTHS = (5, 1, 7)
+RNG = np.random.default_rng(0)
+HIDDEN = [RNG.normal(size=(3, 7, 4)).astype(np.float32) for _ in range(4)]
+MASK = (np.arange(7) < np.array(LENGTHS)[:, None]).astype(np.int32)
+POOLER = RNG.normal(size=(3, 4)).astype(np.float32)
 
 
-@pytest.fixture
-def states():
-    rng = np.random.default_rng(0)
-    hidden = [rng.normal(size=(3, 7, 4)).astype(np.float32) for _ in range(4)]
-    mask = (np.arange(7) < np.array(LENGTHS)[:, None]).astype(np.int32)
-    return hidden, mask, rng.normal(size=(3, 4)).astype(np.float32)
+def mean(*layers):
+    return lambda b, n: np.mean([HIDDEN[layer][b, :n].mean(0) for layer in layers], axis=0)
 
 
-def by_hand(name, hidden, pooler):
-    last = hidden[-1]
-    one = {
-        "cls": lambda b, n: last[b, 0],
-        "mean": lambda b, n: last[b, :n].mean(0),
-        "max": lambda b, n: last[b, :n].max(0),
-        "first_last_avg": lambda b, n: (hidden[1][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
-        "embeddings_last_avg": lambda b, n: (hidden[0][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
-        "last2avg": lambda b, n: (hidden[-2][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
-        "pooler": lambda b, n: pooler[b],
-        "mean_sqrt_len_tokens": lambda b, n: last[b, :n].sum(0) / np.sqrt(n),
-        "weightedmean": lambda b, n: np.average(last[b, :n], axis=0, weights=np.arange(1, n + 1)),
-        "lasttoken": lambda b, n: last[b, n - 1],
-    }[name]
-    return np.stack([one(b, n) for b, n in enumerate(LENGTHS)])
+LAST = HIDDEN[-1]
+BY_HAND = {
+    "cls": lambda b, n: LAST[b, 0],
+    "mean": mean(3),
+    "max": lambda b, n: LAST[b, :n].max(0),
+    "first_last_avg": mean(1, 3),
+    "embeddings_last_avg": mean(0, 3),
+    "last2avg": mean(2, 3),
+    "pooler": lambda b, n: POOLER[b],
+    "mean_sqrt_len_tokens": lambda b, n: LAST[b, :n].sum(0) / np.sqrt(n),
+    "weightedmean": lambda b, n: np.average(LAST[b, :n], axis=0, weights=np.arange(1, n + 1)),
+    "lasttoken": lambda b, n: LAST[b, n - 1],
+    "layers:1+3": mean(1, 3),
+    "layers:0, -1": mean(0, 3),
+    "layers:2": mean(2),
+    "layers:0,1,2,3": mean(0, 1, 2, 3),
+}
 
 
-@pytest.mark.parametrize("name", sorted(ALONE))
-def test_pooling_equals_a_plain_loop(states, name):
-    hidden, mask, pooler = states
-    output = EncoderOutput(tuple(map(jnp.asarray, hidden)), jnp.asarray(pooler))
-    got = run(Head.named(name).steps, output, jnp.asarray(mask))
-    assert got.dtype == jnp.float32
-    np.testing.assert_allclose(got, by_hand(name, hidden, pooler), atol=1e-5)
+def test_every_pooling_without_parameters_is_here():
+    assert set(ALONE) <= set(BY_HAND)
 
 
-@pytest.mark.parametrize("name", sorted(ALONE))
-def test_padding_changes_nothing(states, name):
-    hidden, mask, pooler = states
-    poisoned = [np.where(mask[:, :, None] > 0, h, 1e6).astype(np.float32) for h in hidden]
-    results = [
-        run(Head.named(name).steps, EncoderOutput(tuple(map(jnp.asarray, h)), jnp.asarray(pooler)), jnp.asarray(mask))
-        for h in (hidden, poisoned)
-    ]
-    np.testing.assert_array_equal(*results)
-
-
-def test_rows_hold_several_sentences_for_every_pooling_without_parameters():
-    assert [name for name in sorted(ALONE) if not Head.named(name).by_segment] == []
-
-
-def test_alias_and_typo():
-    assert canonical("last_avg") == "mean"
-    with pytest.raises(InputError, match="'first_last_avg'"):
-        canonical("first_last")
-
-
-@pytest.fixture
-def output(states):
-    hidden, mask, pooler = states
-    return EncoderOutput(tuple(map(jnp.asarray, hidden)), jnp.asarray(pooler)), jnp.asarray(mask), hidden
-
-
-def parametric(output, name):
-    return run(Head.named(name).steps, output[0], output[1])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_pooling_equals_a_plain_loop_whatever_the_padding_and_the_layout(name):
+    expected = np.stack([BY_HAND[name](b, n) for b, n in enumerate(LENGTHS)])
+    poisoned = [np.where(MASK[:, :, None] > 0, h, 1e6).astype(np.float32) for h in HIDDEN]
+    head = Head.named(name)
+    for hidden in (HIDDEN, poisoned):
+        got = run(head.steps, EncoderOutput(tuple(map(jnp.asarray, hidden)), jnp.asarray(POOLER)), jnp.asarray(MASK))
+        assert got.dtype == jnp.float32
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+    assert head.by_segment
+    # The three sentences in one row.
+    row = tuple(jnp.concatenate([h[b, :n] for b, n in enumerate(LENGTHS)])[None] for h in HIDDEN)
+    segments = Segments.of(jnp.array([LENGTHS]), sum(LENGTHS))
+    got = run(head.steps, EncoderOutput(row, jnp.asarray(POOLER)[None]), jnp.ones((1, 13), jnp.int32), None, segments)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("name", "chosen"),
-    [("layers:1+3", (1, 3)), ("layers:0, -1", (0, 3)), ("layers:2", (2,)), ("layers:0,1,2,3", (0, 1, 2, 3))],
+    ("name", "known"),
+    [("last_avg", "mean"), ("layers: 1 , 6", "layers:1+6"), ("auto", "auto"), ("auto:last_avg", "auto:mean")],
 )
-def test_a_mix_of_layers_equals_a_plain_loop(output, name, chosen):
-    hidden = output[2]
-    expected = [np.mean([hidden[i][b, :n].mean(0) for i in chosen], axis=0) for b, n in enumerate(LENGTHS)]
-    np.testing.assert_allclose(parametric(output, name), np.stack(expected), atol=1e-5)
-
-
-def test_mixes_of_layers_agree_with_the_named_poolings(output):
-    for mix, name in {
-        "layers:1,-1": "first_last_avg",
-        "layers:0,3": "embeddings_last_avg",
-        "layers:-1": "mean",
-    }.items():
-        np.testing.assert_allclose(parametric(output, mix), parametric(output, name), atol=1e-5)
-
-
-def test_padding_changes_no_mix_of_layers(output):
-    _, mask, hidden = output
-    poisoned = EncoderOutput(tuple(jnp.where(mask[:, :, None] > 0, h, 1e6) for h in hidden), None)
-    np.testing.assert_allclose(parametric((poisoned, mask), "layers:0+2"), parametric(output, "layers:0+2"), atol=1e-5)
-
-
-def test_canonical_names_of_parametric_poolings():
-    assert canonical("layers: 1 , 6") == canonical("layers:1+6") == "layers:1+6"
-    assert canonical("auto") == "auto"
-    assert {canonical(name) for name in ("last_avg", "mean")} == {"mean"}
+def test_names_have_one_form(name, known):
+    assert canonical(name) == canonical(known) == known
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "words"),
     [
-        ("layers", "layers:1\\+12"),
-        ("layers:", "expected layers"),
-        ("layers:1,x", "expected layers"),
-        ("mean:3", "Unknown pooling"),
-        ("layer:1,2", "layers"),
+        *(("first_last", "'first_last_avg'"), ("layers", "layers:1"), ("layers:", "expected layers")),
+        *(("layers:1,x", "expected layers"), ("mean:3", "Unknown pooling"), ("layer:1,2", "layers")),
     ],
 )
-def test_names_that_say_too_little_are_answered(name, message):
-    with pytest.raises(InputError, match=message):
+def test_names_that_say_too_little_are_answered(name, words):
+    with pytest.raises(InputError, match=words):
         canonical(name)
 
 
-@pytest.mark.parametrize("name", ["layers:0,4", "layers:-5"])
-def test_layers_and_heads_the_model_has_not(name):
-    with pytest.raises(InputError, match=r"this model has \w+ ?\w+s? 0 to"):
-        Head.named(name).width(tiny_config(num_layers=3))
+def test_layers_the_model_has_not():
+    for name in ("layers:0,4", "layers:-5"):
+        with pytest.raises(InputError, match="0 to 3"):
+            Head.named(name).width(tiny_config(num_layers=3))
     Head.named("layers:3,-4").width(tiny_config(num_layers=3))

@@ -1,159 +1,161 @@
-"""The seam: a new step or a new pooling is one class, and is found in encode, in folders, in ONNX and on the card."""
+"""Steps of a head: which fit together, which share a compiled program, and what belongs to a whitening or a code."""
+
+import dataclasses
+import fractions
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
-from jaxwhiten.errors import InputError, MismatchError
-from jaxwhiten.export import export_sentence_transformer, save_onnx
+from jaxwhiten import Encoder, Whitening
+from jaxwhiten.codes import SpectrumCode, UBinary, load_code, make_code
+from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import (
-    POOLINGS,
-    STEPS,
+    CODE_FILE,
+    AfterPrompt,
     Dense,
     Head,
     LayerMix,
+    Mean,
     Normalize,
-    Pooling,
-    StepModule,
+    Quantize,
     Truncate,
     VectorStep,
-    dense_module,
+    Whiten,
+    facts,
+    lasting,
+    leaves,
     step,
 )
-from tests.graphs import run as run_onnx
-from tests.tiny import ALONE, SENTENCES
+from jaxwhiten.head.pooling import Cls, Concat
+from jaxwhiten.whitening import Moments
+from tests.head.parts import accept
+from tests.tiny import ALONE, SENTENCES, tiny_config
+
+ROWS = np.random.default_rng(0).standard_normal((800, 32)).astype(np.float32)
+WHITENING = Whitening(20, gamma=0.5).fit(ROWS)
+UBINARY, INT8 = make_code("ubinary").fit(ROWS), make_code("int8").fit(3 * ROWS)
 
 
 @step
-class Scale(VectorStep):
-    """All columns times a number."""
+class Scaled(VectorStep):
+    """A step of another package, for which the code outside this one is decisive."""
 
     factor: float
 
-    def __call__(self, x):
-        return x * self.factor
 
-    def to_folder(self, target):
-        return [dense_module(np.eye(target.width) * self.factor)]
-
-    def to_onnx(self, graph, x):
-        return graph.op("Mul", x, graph.number(self.factor))
-
-    def words(self):
-        return f"times {self.factor:g}"
+def dense(dtype=np.float32, **how):
+    return Dense(ROWS[:8].astype(dtype), np.ones(8, dtype), **how)
 
 
-@step
-class MeanAndMax(Pooling):
-    """Half the mean and half the maximum of the tokens."""
-
-    def pool(self, x, states):
-        mask = states.mask[:, :, None]
-        mean = (x * mask).sum(1) / mask.sum(1)
-        return (mean + jnp.where(mask > 0, x, -jnp.inf).max(1)) / 2
-
-    def to_folder(self, target):
-        modes = {"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}
-        half = np.concatenate([np.eye(target.width)] * 2) / 2
-        return [StepModule("Pooling", {"word_embedding_dimension": target.width, **modes}), dense_module(half)]
-
-    def to_onnx(self, graph, x):
-        weights = graph.op("Unsqueeze", x.weights, graph.integers(2))
-        total = graph.op("ReduceSum", graph.op("Mul", x.mixed(graph), weights), graph.integers(1), keepdims=0)
-        mean = graph.op("Div", total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=0))
-        masked = graph.op("Where", graph.op("Cast", weights, to=9), x.mixed(graph), graph.number(-1e30))
-        most = graph.op("ReduceMax", masked, axes=[1], keepdims=0)
-        return graph.op("Mul", graph.op("Add", mean, most), graph.number(0.5))
-
-    def words(self):
-        return "mean and max"
+# Steps of which each computes something else than the next one.
+DIFFERENT = {
+    "layers": (LayerMix((0, 1), np.ones(2, np.float32)), LayerMix((0, -1), np.ones(2, np.float32))),
+    "poolings": tuple(Head.named(name).steps for name in ALONE),
+    "concatenated": (Concat((Mean(), Cls())), Concat((Cls(), Mean())), Concat((Cls(), Cls(), Mean()))),
+    "behind a prompt": (AfterPrompt(Mean(), np.int32(0)), AfterPrompt(Cls(), np.int32(0))),
+    "truncated": (Truncate(4), Truncate(5)),
+    "dense": (dense(), dense(activation="ReLU"), dense(residual=True), dense(np.float16)),
+    "whitening": (Whiten.of(WHITENING), dense(activation="Identity")),
+    "codes": (Quantize.of(INT8), Quantize.of(make_code("uint8").fit(ROWS)), Quantize.of(UBINARY)),
+    "of others": (Scaled(2.0), Scaled(3.0)),
+}
 
 
-@pytest.fixture
-def registered(monkeypatch):
-    monkeypatch.setitem(POOLINGS, "mean_and_max", lambda parameters: ("", lambda tables: (MeanAndMax(),)))
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_steps_that_differ_share_no_program(name):
+    """A compiled program is found by the facts of its head, and in JAX by its tree structure."""
+    steps = DIFFERENT[name]
+    assert len({facts(each) for each in steps}) == len(steps)
+    texts = {lasting(facts(each)) for each in steps}
+    assert texts == {None} if name == "of others" else len(texts) == len(steps)
+    for each in steps:
+        named, structure = jax.tree.flatten_with_path(each)
+        assert [path for path, _ in leaves(each)] == [jax.tree_util.keystr(path) for path, _ in named]
+        assert all(a is b for (_, a), (_, b) in zip(leaves(each), named, strict=True))
+        assert facts(jax.device_put(each)) == facts(each)  # on a device, where records are gone
+        assert facts(jax.tree.unflatten(structure, [leaf for _, leaf in named])) == facts(each)
+        by_shape = [jax.tree.structure(other) == structure for other in steps]
+        assert sum(by_shape) == 1 or name == "dense"  # whose dtype is not part of it
 
 
-def encoders(tiny_model):
-    plain = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
-    mean, largest = (plain.encode(SENTENCES, pooling=name) for name in ("mean", "max"))
-    yield plain.with_view(plain.view.then(Scale(3.0))), 3 * mean, "times 3"
-    yield (
-        Encoder.from_pretrained(tiny_model, pooling="mean_and_max", max_length=24),
-        (mean + largest) / 2,
-        "mean and max",
-    )
+def test_a_class_of_others_in_a_code_is_not_kept():
+    class Mine(UBinary):
+        name = "ubinary"
+
+    assert lasting(facts(dataclasses.replace(Quantize.of(UBINARY), kind=Mine))) is None
+    assert lasting(fractions.Fraction) is None
 
 
-def test_in_encode_in_a_folder_in_onnx_and_on_the_card(tiny_model, tmp_path, registered):
-    for number, (encoder, wanted, words) in enumerate(encoders(tiny_model)):
-        np.testing.assert_allclose(encoder.encode(SENTENCES), wanted, atol=1e-5)
-        out = export_sentence_transformer(tmp_path / str(number), encoder)
-        np.testing.assert_allclose(Encoder.from_pretrained(out).encode(SENTENCES), wanted, atol=1e-5)
-        assert words in (out / "README.md").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
 
 
-def test_in_sentence_transformers(tiny_model, tmp_path, registered):
-    library = pytest.importorskip("sentence_transformers")
-    for number, (encoder, wanted, _) in enumerate(encoders(tiny_model)):
-        out = encoder.save(tmp_path / str(number))
-        np.testing.assert_allclose(
-            library.SentenceTransformer(str(out), device="cpu").encode(SENTENCES), wanted, atol=1e-5
-        )
+def test_a_code_of_whitened_vectors_follows_the_whitening(encoder, tmp_path):
+    code = SpectrumCode(bytes=6).fit(WHITENING)
+    coded = encoder.with_whitening(WHITENING).with_code(code)
+    assert coded.view.head.summary.startswith("mean > whitening 32 → 20 > normalize > spectrum code of 6 bytes")
+    assert coded.view.head.whitening.gamma == 0.5
+    again = Encoder.from_pretrained(coded.save(tmp_path))
+    assert again.view.head.summary == coded.view.head.summary
+    np.testing.assert_array_equal(again.encode(SENTENCES), coded.encode(SENTENCES))
+    assert again.view.fingerprint == coded.view.fingerprint != coded.with_view(coded.view.uncoded).view.fingerprint
+    assert again.view.uncoded.space.fingerprint == coded.view.uncoded.space.fingerprint
+    assert coded.with_code(UBinary().fit(coded.view.uncoded(SENTENCES))).dimension == 3  # in place of the code before
+    code.save(tmp_path / "code.safetensors")
+    for each in (code, load_code(tmp_path / "code.safetensors")):
+        with pytest.raises(MismatchError, match="dimension=20"):
+            encoder.with_code(each)
+        with pytest.raises(MismatchError, match="another one"):
+            encoder.with_whitening(WHITENING.with_params(gamma=1.0)).with_code(each)
+    with pytest.raises(MismatchError, match="of none"):
+        encoder.with_code(SpectrumCode(bytes=6).fit(Whitening().fit(ROWS)))
+    encoder.save(tmp_path)  # over it: the code goes with the head it belonged to
+    assert not (tmp_path / CODE_FILE).exists()
+    assert Encoder.from_pretrained(tmp_path).encode(SENTENCES).dtype == np.float32
 
 
-def test_in_onnx(tiny_model, tmp_path, registered):
-    pytest.importorskip("onnxruntime")
-    for number, (encoder, wanted, _) in enumerate(encoders(tiny_model)):
-        out = save_onnx(tmp_path / str(number), encoder)
-        np.testing.assert_allclose(run_onnx(out), wanted, atol=1e-5)
+MAX = Head.of((LayerMix((0, 2), np.ones(2, np.float32)), *Head.named("max").steps, Normalize()))
 
 
-def test_a_head_has_one_pooling_and_steps_that_fit():
-    with pytest.raises(InputError, match="one pooling; this one has 0"):
-        Head.of((Normalize(),))
-    head = Head.of((LayerMix((0, 2), np.ones(2, np.float32)), *Head.named("max").steps, Normalize()))
-    assert head.summary == "layers 0+2 > max > normalize"
-    assert (head.name, Head.of(Head.named("cls").steps).name) == ("auto", "cls")
-    from tests.tiny import tiny_config
-
-    with pytest.raises(MismatchError, match="Dense layer expects 8 dimensions, got 32 from the model"):
-        head.then(Dense(np.zeros((4, 8), np.float32))).width(tiny_config())
-    with pytest.raises(InputError, match="Cannot keep 33 columns"):
-        head.then(Truncate(33)).width(tiny_config())
-    assert head.then(Truncate(7)).width(tiny_config()) == 7
+def test_heads_have_names_and_summaries():
+    assert (MAX.name, MAX.summary) == ("auto", "layers 0+2 > max > normalize")
+    assert Head.of(Head.named("cls").steps).name == "cls"
+    assert MAX.then(Truncate(7)).width(tiny_config()) == 7
 
 
-def test_truncation_is_the_first_columns_everywhere(tiny_model, tmp_path):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
-    wanted = encoder.encode(SENTENCES)[:, :5]
-    short = encoder.with_view(encoder.view.then(Truncate(5)))
-    np.testing.assert_allclose(short.encode(SENTENCES), wanted, atol=1e-6)
-    np.testing.assert_allclose(Encoder.from_pretrained(short.save(tmp_path)).encode(SENTENCES), wanted, atol=1e-5)
-    assert set(STEPS) >= {"WeightedLayerPooling", "Pooling", "Dense", "Normalize"}
+def put(encoder, *steps):
+    return encoder.with_view(encoder.view.then(*steps))
 
 
-@pytest.mark.parametrize("outputs", [32, 12])
-def test_a_dense_layer_with_a_residual(outputs):
-    rng = np.random.default_rng(0)
-    x, weight, bias, more = (
-        rng.normal(size=size).astype(np.float32) for size in ((5, 32), (outputs, 32), outputs, (outputs, 32))
-    )
-    more = None if outputs == 32 else more
-    residual = x if more is None else x @ more.T
-    layer = Dense(*(None if a is None else jnp.asarray(a) for a in (weight, bias, more)), "Tanh", True)
-    np.testing.assert_allclose(layer(jnp.asarray(x)), np.tanh(x @ weight.T + bias) + residual, atol=1e-5)
+OTHERS = Moments(provenance={"pooling": "cls"}).update(ROWS)
+MISTAKES = {
+    "no pooling": (lambda _: Head.of((Normalize(),)), InputError, "has 0"),
+    "another width": (lambda _: MAX.then(Dense(np.zeros((4, 8), np.float32))).width(tiny_config()), MismatchError, "8"),
+    "too many columns": (lambda _: MAX.then(Truncate(33)).width(tiny_config()), InputError, "33 columns"),
+    "behind a code": (lambda e: put(e.with_code(UBINARY), Normalize()), InputError, "follow a code"),
+    "a code of more columns": (lambda e: put(e, Truncate(8), Quantize.of(UBINARY)), MismatchError, "32 dimensions"),
+    "a code of another space": (lambda e: put(e, Truncate(8)).with_code(UBINARY), MismatchError, "dimension=32"),
+    "a code of a pooling": (lambda e: e.with_code(SpectrumCode(bytes=4).fit(OTHERS)), MismatchError, "'cls'"),
+    "a list for a tuple": (lambda e: put(e, Scaled([1.0])), InputError, "use a tuple"),
+}
 
 
-def test_tree_structures_of_different_steps_differ():
-    """A compiled program is found by the tree structure of its heads."""
-    structures = [jax.tree.structure(Head.named(name).steps) for name in ALONE]
-    for number, one in enumerate(structures):
-        assert [one == other for other in structures] == [i == number for i in range(len(structures))]
-    assert jax.tree.structure(Truncate(3)) != jax.tree.structure(Truncate(4))
-    head = Head.named("first_last_avg")
-    leaves, structure = jax.tree.flatten(head.then(Normalize()).steps)
-    again = jax.tree.unflatten(structure, leaves)
-    assert [step.words() for step in again] == ["layers 1+-1", "mean", "normalize"]
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_steps_that_do_not_fit_are_refused(encoder, mistake):
+    make, error, words = MISTAKES[mistake]
+    with pytest.raises(error, match=words):
+        make(encoder)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(UBinary().fit(ROWS[:, :16]), "16 dimensions"), (b"nothing", "not a readable")]
+)
+def test_a_code_that_is_not_the_folders_is_refused(encoder, tmp_path, content, words):
+    folder = encoder.with_code(UBINARY).save(tmp_path / "out")
+    (folder / CODE_FILE).unlink()
+    (folder / CODE_FILE).write_bytes(content) if isinstance(content, bytes) else content.save(folder / CODE_FILE)
+    accept(folder, CODE_FILE)
+    with pytest.raises(ModelError, match=words):
+        Encoder.from_pretrained(folder)
