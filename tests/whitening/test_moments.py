@@ -1,4 +1,4 @@
-"""Moments: equal to numpy in float64 for any dtype, offset, device count and split; exact merges; safe files."""
+"""Moments: equal to numpy in float64 for any dtype, offset, size, device count and split; exact merges; safe files."""
 
 import os
 import pickle
@@ -9,45 +9,15 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError
+from jaxwhiten.runtime import hardware
 from jaxwhiten.whitening import moments
-from jaxwhiten.whitening.moments import Moments
+from jaxwhiten.whitening.moments import Moments, center_and_scale, sums_on_devices, sums_on_host
 
 pytestmark = pytest.mark.devices
-
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def reduce(X, devices):
-    """Moments of X block by block."""
-    return moments.block_moments(X, devices)
-
-
-def reference(X):
-    """n, mean and M2 in float64, from the definitions."""
-    X = np.asarray(X, np.float64)
-    mean = X.mean(axis=0)
-    return len(X), mean, (X - mean).T @ (X - mean)
-
-
-def assert_equals(found, X, tolerance=1e-5):
-    """Every statistic within `tolerance` of its natural size: standard deviations and their products."""
-    n, mean, M2 = reference(X)
-    deviation = np.sqrt(np.diag(M2) / n)
-    assert found.n == n
-    assert np.all(np.abs(found.mean - mean) <= tolerance * deviation + 1e-12 * np.abs(mean))
-    assert np.all(np.abs(found.M2 - M2) <= tolerance * n * np.outer(deviation, deviation) + 1e-24 * np.abs(mean).max())
-    assert np.array_equal(found.M2, found.M2.T)
-
-
-def assert_close(a, b, tolerance=1e-6):
-    assert a.n == b.n
-    size = np.sqrt(np.abs(np.diag(b.M2)))
-    assert np.allclose(a.mean, b.mean, rtol=tolerance, atol=tolerance * size.max(initial=0))
-    assert np.all(np.abs(a.M2 - b.M2) <= tolerance * np.outer(size, size) + 1e-12)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def sample(n, d, offset=0.0, seed=0):
@@ -55,48 +25,58 @@ def sample(n, d, offset=0.0, seed=0):
     return rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) / np.sqrt(d) + offset * rng.standard_normal(d)
 
 
+def assert_equals(found, X, tolerance=1e-5):
+    """Every statistic within `tolerance` of its natural size: standard deviations and their products."""
+    X = np.asarray(X, np.float64)
+    size = np.abs(X).max() or 1.0  # squares of small numbers are none
+    mean, M2 = (X / size).mean(axis=0), np.cov(X / size, rowvar=False, ddof=0).reshape(X.shape[1], -1) * len(X)
+    deviation = np.sqrt(np.diag(M2) / len(X))
+    assert found.n == len(X)
+    assert np.all(np.abs(found.mean / size - mean) <= tolerance * deviation + 1e-12)
+    assert np.all(np.abs(found.M2 / size**2 - M2) <= tolerance * len(X) * np.outer(deviation, deviation) + 1e-20)
+    assert np.all(np.diagonal(found.M2) >= 0)
+    assert np.array_equal(found.M2, found.M2.T)
+
+
 def reduced_on(devices, X):
     total = Moments()
-    for part in reduce(X, devices):
+    for part in moments.block_moments(X, devices):
         total.merge(part)
     return total
 
 
+ONE_LARGE = sample(3000, 4).astype(np.float32)
+ONE_LARGE[1] *= 1e25
+# all-MiniLM-L6-v2 has columns whose squares vanish in float32, of size 1e-32 beside 0.1.
+VANISHING = sample(700, 6) * [1, 1e-32, 1e-30, 0.1, 1e-25, 1] + [0, 3e-32, 0, 0, 0, 1]
+ROWS = {
+    **{f"{n} x {d}": sample(n, d).astype(np.float32) for n, d in ((1, 1), (7, 3), (5001, 8))},
+    "far away": sample(1000, 33, 1000.0).astype(np.float32),
+    **{str(np.dtype(t)): (10 * sample(400, 6, 3.0)).astype(t) for t in (np.float16, ml_dtypes.bfloat16, np.int8)},
+    **{str(t): (10 * sample(400, 6, 3.0)).astype(t) for t in ("float64", "int64", ">f4")},
+    **{f"times {size}": (sample(500, 4) / 10 * size).astype(np.float32) for size in (1e-30, 1e-12, 1e12, 3e37)},
+    "one large row": ONE_LARGE,
+    "equal": np.full((700, 5), np.float32(0.1)),
+}
+EXACT = ("float64", "int64", ">f4", "equal")
+
+
 @pytest.mark.parametrize("count", [1, 3, 8])
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (1000, 33), (5001, 8)])
-@pytest.mark.parametrize("offset", [0.0, 1000.0])
-def test_equals_numpy_with_any_number_of_devices(count, n, d, offset):
-    X = sample(n, d, offset).astype(np.float32)
+@pytest.mark.parametrize("name", ROWS)
+def test_equals_numpy_on_any_number_of_devices(name, count):
+    X = ROWS[name]
     found = reduced_on(jax.local_devices()[:count], X)
-    assert_equals(found, X)
-    if n > 1:
-        expected = np.atleast_2d(np.cov(X.astype(np.float64), rowvar=False))
-        deviation = np.sqrt(np.diag(expected))
-        assert np.all(np.abs(found.covariance(ddof=1) - expected) <= 1e-5 * np.outer(deviation, deviation))
+    assert_equals(found, X, 1e-12 if name in EXACT else 1e-5)
+    if len(X) > 1:
+        np.testing.assert_allclose(found.covariance(ddof=1) * (len(X) - 1), found.M2)
+    if name == "equal":
+        assert not found.M2.any()
+        np.testing.assert_array_equal(found.mean, X[0].astype(np.float64))
 
 
 @pytest.mark.parametrize("count", [1, 8])
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.int64, ">f4"])
-def test_dtypes(count, dtype):
-    X = (10 * sample(400, 6, offset=3.0)).astype(dtype)
-    double = np.dtype(dtype) in (np.float64, np.int64, np.dtype(">f4"))
-    assert_equals(reduced_on(jax.local_devices()[:count], X), X, 1e-12 if double else 1e-5)
-
-
-@pytest.mark.parametrize("count", [1, 8])
-@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e30, 3e37])
-def test_any_magnitude(count, size):
-    X = (sample(500, 4) / 10 * size).astype(np.float32)
-    found = reduced_on(jax.local_devices()[:count], X)
-    scaled = Moments().update(X.astype(np.float64) / size)
-    assert np.allclose(found.M2 / size**2, scaled.M2, rtol=1e-5, atol=1e-5 * np.diag(scaled.M2).max())
-
-
-@pytest.mark.parametrize("count", [1, 8])
-def test_few_large_rows_among_small_ones(count):
-    X = sample(3000, 4).astype(np.float32)
-    X[1] *= 1e25
-    assert_equals(reduced_on(jax.local_devices()[:count], X), X)
+def test_no_variance_is_negative(count):
+    assert (np.diagonal(reduced_on(jax.local_devices()[:count], VANISHING.astype(np.float32)).M2) >= 0).all()
 
 
 def test_blocks_cross_their_borders(monkeypatch, tmp_path):
@@ -104,20 +84,14 @@ def test_blocks_cross_their_borders(monkeypatch, tmp_path):
     monkeypatch.setattr(moments, "_HOST_BLOCK_BYTES", 1 << 12)
     X = sample(1111, 8, offset=50.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
-    mapped, one = np.load(tmp_path / "x.npy", mmap_mode="r"), jax.local_devices()[:1]
-    assert len(list(reduce(X, jax.local_devices()))) == 9
-    assert len(list(reduce(mapped, one))) == 9
-    monkeypatch.setattr(moments, "_HOST_BLOCK_BYTES", 1 << 14)
-    assert len(list(reduce(X, one))) == 3
-    assert_equals(Moments().update(X), X)
-    assert_equals(reduced_on(one, X), X)
-    assert_equals(reduced_on(one, mapped), X)
-    X[1000, 3] = np.nan
-    np.save(tmp_path / "bad.npy", X)
-    with pytest.raises(NonFiniteError, match="Row 1000 "):
-        Moments().update(X)
-    with pytest.raises(NonFiniteError, match="Row 1000 "):
-        reduced_on(one, np.load(tmp_path / "bad.npy", mmap_mode="r"))
+    mapped, one = np.load(tmp_path / "x.npy", mmap_mode="r+"), jax.local_devices()[:1]
+    assert [len(list(moments.block_moments(X, devices))) for devices in (jax.local_devices(), one)] == [9, 9]
+    for found in (Moments().update(X), reduced_on(one, X), reduced_on(one, mapped)):
+        assert_equals(found, X)
+    mapped[1000, 3] = np.nan
+    for reduce in (Moments().update, lambda rows: reduced_on(one, rows)):
+        with pytest.raises(NonFiniteError, match="Row 1000 "):
+            reduce(mapped)
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -126,14 +100,14 @@ def test_devices_without_float64(monkeypatch, count, size):
     """Rows in float64 are centered before they are rounded; what vanishes in float32 is summed again in float64."""
     monkeypatch.setattr(moments, "_DOUBLE_PLATFORMS", ())
     X = size * sample(500, 5) + 1e9 * (size == 1)
-    center, scale = moments.center_and_scale(X, np.dtype(np.float64))
+    center, scale = center_and_scale(X, FLOAT64)
     scale = 1.0 if size < 1 else scale
-    sums = moments.sums_on_devices(X, center, scale, jax.local_devices()[:count], 512)
+    sums = sums_on_devices(X, center, scale, jax.local_devices()[:count], 512)
     assert sums[0].dtype == np.float32
     found = moments.moments_of(500, sums, center, scale)
     if size < 1:
         assert found is None
-        found = moments.moments_of(500, moments.sums_on_host(X, center, scale), center, scale)
+        found = moments.moments_of(500, sums_on_host(X, center, scale), center, scale)
     assert_equals(found, X, 1e-12 if size < 1 else 1e-5)
 
 
@@ -143,11 +117,42 @@ def test_few_programs_are_compiled(monkeypatch):
     monkeypatch.setattr(jax.lax, "psum", lambda x, axis_name: traced.append(x) or psum(x, axis_name))
     moments.device_sums.cache_clear()
     total = Moments()
-    rng = np.random.default_rng(0)
     for n in range(1, 200, 3):
-        total.update(rng.standard_normal((n, 4)).astype(np.float32))
+        total.update(sample(n, 4).astype(np.float32))
     assert 0 < len(traced) <= 10
     assert total.n == sum(range(1, 200, 3))
+
+
+def test_eight_devices_are_used():
+    assert len(jax.local_devices()) == 8
+    found = sums_on_devices(np.ones((16, 2), np.float32), np.zeros(2, np.float32), 1.0, jax.local_devices(), 16)
+    assert all(len(sums.devices()) == 8 for sums in found)
+    np.testing.assert_array_equal(np.asarray(found[0]), np.full((2, 2), 16.0))
+    np.testing.assert_array_equal(np.asarray(found[1]), [16.0, 16.0])
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (511, 4), (1024, 5), (3001, 16)])
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_host_sums_with_any_number_of_cores_and_chunks_do_not_depend_on_chance(monkeypatch, cores, n, d, dtype):
+    monkeypatch.setattr(hardware, "cores", lambda: cores)
+    monkeypatch.setattr(moments, "_CHUNK_BYTES", 600 * d * dtype.itemsize)
+    X = sample(n, d, 5.0).astype(dtype)
+    center, scale = center_and_scale(X, dtype)
+    first, *others = (sums_on_host(X, center, scale) for _ in range(3))
+    y = (X.astype(np.float64) - center) * scale
+    size = np.abs(y)
+    for number, (right, largest) in enumerate(((y.T @ y, size.T @ size), (y.sum(axis=0), size.sum(axis=0)))):
+        assert first[number].dtype == np.float64
+        assert np.all(np.abs(first[number] - right) <= (2e-6 if dtype == FLOAT32 else 1e-14) * largest)
+        assert all(np.array_equal(other[number], first[number]) for other in others)
+
+
+def test_matrices_too_wide_for_every_core_are_left_to_blas(monkeypatch):
+    X = sample(2000, 6, 5.0).astype(np.float32)
+    monkeypatch.setattr(moments, "_MATRICES_BYTES", 1)
+    monkeypatch.setattr(hardware, "_libraries", None)  # must not be asked for
+    assert_equals(reduced_on(jax.local_devices()[:1], X), X)
 
 
 def test_merge_changes_only_the_left_side_and_itself_counts_twice():
@@ -156,41 +161,22 @@ def test_merge_changes_only_the_left_side_and_itself_counts_twice():
     before = pickle.dumps(b)
     assert a.merge(b) is a
     assert pickle.dumps(b) == before
-    b.merge(b)
-    assert_equals(b, np.concatenate([X + 1, X + 1]), 1e-12)
+    assert_equals(b.merge(b), np.concatenate([X + 1, X + 1]), 1e-12)
     adopted = Moments().merge(a)
     adopted.M2[:] = 0
     assert a.M2.any()
 
 
 def test_empty():
-    empty = Moments()
-    assert empty.n == 0
+    empty, full = Moments(), Moments().update(np.eye(3))
     assert empty.update(np.zeros((0, 3))) is empty
     assert empty.merge(Moments()).n == 0
-    with pytest.raises(InputError, match="at least 1 rows"):
-        empty.covariance()
-    full = Moments().update(np.eye(3))
-    assert full.merge(empty).n == 3
+    assert full.merge(empty).update(np.zeros((0, 3))).n == 3
     assert empty.merge(full).n == 3
-    assert full.update(np.zeros((0, 3))).n == 3
-
-
-def test_single_row_and_equal_rows():
-    one = Moments().update([[1.0, 2.0]])
-    assert one.n == 1
-    assert not one.M2.any()
-    with pytest.raises(InputError, match="ddof=1"):
-        one.covariance(ddof=1)
-    X = np.full((700, 5), np.float32(0.1))
-    for count in (1, 8):
-        found = reduced_on(jax.local_devices()[:count], X)
-        assert not found.M2.any()
-        assert np.array_equal(found.mean, X[0].astype(np.float64))
 
 
 @pytest.mark.parametrize("count", [1, 8])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_nonfinite_rows_are_named_and_change_nothing(count, bad, dtype, monkeypatch):
     devices = jax.local_devices()[:count]
@@ -199,53 +185,41 @@ def test_nonfinite_rows_are_named_and_change_nothing(count, bad, dtype, monkeypa
     state = Moments().update(X)
     before = pickle.dumps(state)
     X[37, 1] = bad
-    with pytest.raises(NonFiniteError, match="Row 37 ") as caught:
+    with pytest.raises(NonFiniteError, match="Row 37 "):
         state.update(X)
-    assert isinstance(caught.value, ValueError)
     assert pickle.dumps(state) == before
 
 
-def test_values_beyond_float64_are_refused():
-    with pytest.raises(InputError, match="scale the input down"):
-        Moments().update(np.array([[1e200], [-1e200], [0.0]]))
+SEEN = Moments().update(np.eye(3))
+MISTAKES = {
+    "overflow": (lambda: Moments().update([[1e200], [-1e200], [0.0]]), InputError, "scale the input down"),
+    "one row": (lambda: Moments().update(np.zeros(3)), InputError, "Reshape"),
+    "no columns": (lambda: Moments().update(np.zeros((2, 0))), InputError, r"0 feature\(s\)"),
+    "complex": (lambda: Moments().update(np.zeros((2, 2), complex)), InputError, "Complex"),
+    "texts": (lambda: Moments().update([["a", "b"]]), InputError, "'a' in row 0"),
+    "another width": (lambda: SEEN.update(np.eye(2)), MismatchError, "3 dimensions"),
+    "other moments": (lambda: SEEN.merge(Moments().update(np.eye(2))), MismatchError, "the other moments"),
+    "no covariance": (lambda: Moments().covariance(), InputError, "1 rows"),
+    "one row less": (lambda: Moments().update([[1.0, 2.0]]).covariance(ddof=1), InputError, "ddof=1"),
+}
 
 
-@pytest.mark.parametrize(
-    ("X", "message"),
-    [
-        (np.zeros(3), "Reshape your data"),
-        (np.zeros((2, 0)), r"0 feature\(s\)"),
-        (np.zeros((2, 2), complex), "Complex"),
-        ([["a", "b"]], "got the str 'a' in row 0"),
-    ],
-)
-def test_other_input_is_refused(X, message):
-    with pytest.raises(InputError, match=message):
-        Moments().update(X)
-
-
-def test_sparse_input_is_refused():
-    sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(InputError, match="sparse"):
-        Moments().update(sparse.csr_array(np.eye(3)))
-
-
-def test_another_number_of_columns_is_refused():
-    state = Moments().update(np.eye(3))
-    with pytest.raises(MismatchError, match="expects 3 dimensions, got 2 from the rows"):
-        state.update(np.eye(2))
-    with pytest.raises(MismatchError, match="expects 3 dimensions, got 2 from the other moments"):
-        state.merge(Moments().update(np.eye(2)))
-    assert state.n == 3
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_has_no_moments_is_refused(mistake):
+    use, error, words = MISTAKES[mistake]
+    with pytest.raises(error, match=words):
+        use()
+    assert SEEN.n == 3
 
 
 def test_lists_jax_arrays_strides_and_memory_maps(tmp_path):
     X = sample(300, 4).astype(np.float32)
-    expected = Moments().update(X)
     np.save(tmp_path / "x.npy", X)
     for same in (X.tolist(), jax.numpy.asarray(X), np.asfortranarray(X), np.load(tmp_path / "x.npy", mmap_mode="r")):
-        assert_close(Moments().update(same), expected)
-    assert_close(Moments().update(np.repeat(X, 2, axis=0)[::2]), expected)
+        assert_equals(Moments().update(same), X)
+    assert_equals(Moments().update(np.repeat(X, 2, axis=0)[::2]), X)
+    with pytest.raises(InputError, match="sparse"):
+        Moments().update(pytest.importorskip("scipy.sparse").csr_array(np.eye(3)))
 
 
 def test_save_and_load(tmp_path):
@@ -253,20 +227,13 @@ def test_save_and_load(tmp_path):
     state = Moments().update(sample(50, 4))
     state.save(path, {"model": "m", "pooling": "cls"})
     back = Moments.load(path)
-    for name in ("mean", "M2"):
-        assert np.array_equal(getattr(back, name), getattr(state, name))
-    assert back.n == state.n
+    assert pickle.dumps(Moments(back.n, back.mean, back.M2)) == pickle.dumps(Moments(50, state.mean, state.M2))
     assert back.provenance == {"model": "m", "pooling": "cls", "n": 50, "dimension": 4}
     back.update(sample(20, 4)).save(path)
-    assert Moments.load(path).provenance["model"] == "m"
-    assert Moments.load(path).n == 70
+    again = Moments.load(path)
+    assert (again.n, again.provenance["model"]) == (70, "m")
     Moments().save(path)
     assert Moments.load(path).update(np.eye(2)).n == 2
-
-
-def good_tensors():
-    state = Moments().update(sample(50, 3))
-    return {"n": np.array([50]), "mean": state.mean.copy(), "M2": state.M2.copy(), "eps": np.array([1e-16])}
 
 
 def put(name, index, value):
@@ -276,30 +243,30 @@ def put(name, index, value):
     return change
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (put("mean", 0, np.nan), "NaN"),
-        (put("M2", (0, 1), 7.0), "not symmetric"),
-        (put("M2", (1, 1), -1.0), "variances: -1.0"),
-        (put("n", 0, -5), "n, with 3 columns: -5"),
-        (put("n", 0, 0), "n, with 3 columns: 0"),
-        (lambda t: t.update(mean=np.zeros(4)), "shapes"),
-        (lambda t: t.update(M2=np.zeros((3, 3, 1))), "shapes"),
-        (lambda t: t.update(mean=np.zeros((3, 1))), "shapes"),
-        (lambda t: t.update(M2=t["M2"].astype(np.float32)), "float64"),
-        (lambda t: t.update(n=np.array([1, 2])), "not a valid"),
-        (lambda t: t.pop("M2"), "not a valid"),
-    ],
-)
-def test_impossible_files_are_refused(tmp_path, change, message):
-    tensors = good_tensors()
-    io.save_tensors(tmp_path / "good", tensors, kind="moments", header={"provenance": {}})
-    assert Moments.load(tmp_path / "good").n == 50
-    change(tensors)
-    io.save_tensors(tmp_path / "bad", tensors, kind="moments", header={"provenance": {}})
-    with pytest.raises(FormatError, match=message):
-        Moments.load(tmp_path / "bad")
+IMPOSSIBLE = {
+    "NaN": put("mean", 0, np.nan),
+    "asymmetric": put("M2", (0, 1), 7.0),
+    "negative": put("M2", (1, 1), -1.0),
+    "negative rows": put("n", 0, -5),
+    "no rows": put("n", 0, 0),
+    "no precision": put("eps", 0, 1.0),
+    "columns": lambda t: t.update(mean=np.zeros(4)),
+    "shape": lambda t: t.update(M2=np.zeros((3, 3, 1))),
+    "dtype": lambda t: t.update(M2=t["M2"].astype(np.float32)),
+    "two numbers": lambda t: t.update(n=np.array([1, 2])),
+    "nothing": lambda t: t.pop("M2"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_files_are_refused(tmp_path, name):
+    tensors = {key: value.copy() for key, value in Moments().update(sample(50, 3)).tensors().items()}
+    io.save_tensors(tmp_path / "m", tensors, kind="moments", header={"provenance": {}})
+    assert Moments.load(tmp_path / "m").n == 50
+    IMPOSSIBLE[name](tensors)
+    io.save_tensors(tmp_path / "m", tensors, kind="moments", header={"provenance": {}})
+    with pytest.raises(FormatError, match="not a valid moments"):
+        Moments.load(tmp_path / "m")
 
 
 def test_lone_cpu_device_takes_the_blas_route(tmp_path):
@@ -315,12 +282,3 @@ def test_lone_cpu_device_takes_the_blas_route(tmp_path):
     arguments = [sys.executable, "-c", program, str(tmp_path / "x.npy"), str(tmp_path / "m")]
     subprocess.run(arguments, check=True, env=environment, timeout=120)
     assert_equals(Moments.load(tmp_path / "m"), X)
-    assert_close(Moments.load(tmp_path / "m"), Moments().update(X))
-
-
-@pytest.mark.parametrize("count", [1, 8])
-def test_columns_whose_squares_vanish_in_float32_have_no_negative_variance(count):
-    """all-MiniLM-L6-v2 has such columns, of size 1e-32 beside 0.1."""
-    x = np.random.default_rng(0).normal(size=(700, 6)) * [1, 1e-32, 1e-30, 0.1, 1e-25, 1] + [0, 3e-32, 0, 0, 0, 1]
-    found = reduced_on(jax.local_devices()[:count], x.astype(np.float32))
-    assert (np.diagonal(found.M2) >= 0).all()
