@@ -1,11 +1,13 @@
-"""An encoder that ends with a code: everything that compares vectors takes its bytes for what they stand for."""
+"""An encoder that ends with a code: everything that compares vectors takes its bytes for what they represent."""
+
+import functools
 
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, ScoredPairs, Vectors, build_index, evaluate, paraphrase_mining, semantic_search
-from jaxwhiten.arrays import comparable
-from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.arrays import as_floats, comparable
+from jaxwhiten.codes import Int8, SpectrumCode, make_code
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.metrics import cosine_pairs
@@ -13,13 +15,8 @@ from jaxwhiten.metrics.similarity import SIMILARITIES, similarity, similarity_pa
 from jaxwhiten.search import paraphrase_mining_embeddings
 from tests.sentences import generated
 
-TEXTS = generated(200, seed=2)
-QUERIES = generated(9, seed=3)
-
-
-def assert_close(values, expected):
-    """Equal up to the rounding of decoding: a product of 32 terms may add them in another order for other rows."""
-    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
+TEXTS = generated(40, seed=2)
+PRECISIONS = ["int8", "uint8", "binary", "ubinary"]
 
 
 @pytest.fixture(scope="module")
@@ -34,128 +31,95 @@ def coded(encoder):
 
 
 @pytest.fixture(scope="module")
-def decoded(encoder, coded):
-    return encoder.view.head.code.decode(np.asarray(coded))
+def floats(encoder):
+    return encoder.view.uncoded(TEXTS)
 
 
-def test_encode_gives_bytes_that_know_their_code(encoder, coded):
-    code = encoder.view.head.code
+def test_encode_gives_bytes_that_know_their_code(encoder, coded, floats, tmp_path):
     assert isinstance(coded, Vectors)
-    assert coded.dtype == np.uint8
-    assert coded.shape == (200, 4)
+    assert (coded.dtype, coded.shape, coded.space) == (np.uint8, (40, 4), encoder.view.uncoded.space)
     assert encoder.view.space.code == f"spectrum-4-{encoder.view.fingerprint[:8]}"  # as files record it
-    one, streamed = encoder.encode(TEXTS[0]), list(encoder.encode_stream(TEXTS, block_size=90))
-    assert one.code is code
-    np.testing.assert_array_equal(np.concatenate(streamed).decode(), coded.decode())
-    several = encoder.with_view(encoder.view.unfitted).encode(TEXTS, pooling=["mean", "cls"], precision="binary")
-    assert all(found.code.name == "binary" and found.dtype == np.int8 for found in several.values())
-
-
-def test_vectors_for_a_fit_are_those_before_the_code(encoder):
-    assert encoder.view.unfitted(TEXTS[:9]).dtype == np.float32
-    assert encoder.view.unfitted.fingerprint == encoder.view.uncoded.fingerprint
-
-
-def test_the_store_keeps_the_code(encoder, coded, tmp_path):
-    for _ in range(2):  # written, then read
-        found = EmbeddingStore(tmp_path).encode(encoder, TEXTS)
+    stored = [EmbeddingStore(tmp_path).encode(encoder, TEXTS) for _ in range(2)]  # written, then read
+    stored += [np.concatenate(list(encoder.encode_stream(TEXTS, block_size=9)))]
+    for found in stored:
         assert found.code is encoder.view.head.code
-        assert found.dtype == np.uint8
         np.testing.assert_array_equal(found, coded)
-
-    assert len(list(tmp_path.iterdir())) == 1
+    assert encoder.encode(TEXTS[0]).code is encoder.view.head.code
     EmbeddingStore(tmp_path).encode(encoder.with_view(encoder.view.uncoded), TEXTS)
     assert len(list(tmp_path.iterdir())) == 2
+    assert cosine_pairs(coded, floats).mean() > 0.95
+    np.testing.assert_allclose(encoder.view.moments(TEXTS).mean, coded.decode().mean(axis=0), atol=1e-5)
+    assert encoder.view.unfitted(TEXTS).dtype == np.float32
 
 
-@pytest.mark.parametrize("name", SIMILARITIES)
-def test_similarities_of_codes(encoder, coded, decoded, name):
-    assert_close(similarity(coded[:9], coded, name), similarity(decoded[:9], decoded, name))
-    assert_close(similarity_pairwise(coded, coded[::-1], name), similarity_pairwise(decoded, decoded[::-1], name))
-    queries = encoder.view.uncoded(QUERIES)
-    assert_close(similarity(queries, coded, name), similarity(queries, decoded, name))
+def scores(hits):
+    return [[hit["score"] for hit in row] for row in hits]
+
+
+def in_an_index(queries, documents):
+    index = build_index(documents[:30], "jax")
+    index.add(documents[30:])
+    return index.search(queries, 5)[0]
+
+
+COMPARED = {
+    **{f"similarity, {name}": functools.partial(similarity, name=name) for name in SIMILARITIES},
+    **{f"of pairs, {name}": functools.partial(similarity_pairwise, name=name) for name in SIMILARITIES},
+    "cosines": cosine_pairs,
+    "search": lambda a, b: scores(semantic_search(a, b, top_k=5, score_function="cosine")),
+    "search by products": lambda a, b: scores(semantic_search(a, b, top_k=5, score_function="dot")),
+    "an index": in_an_index,
+    "comparable": lambda a, b: comparable(a, b)[1],
+}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_codes_are_compared_as_what_they_represent(encoder, coded, floats, name):
+    compare, decoded = COMPARED[name], coded.decode()
+    for queries in (coded[::-1], floats[::-1]):
+        found, wanted = compare(queries, coded), compare(as_floats(queries), decoded)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     with pytest.raises(InputError, match="without their code"):
-        similarity(np.asarray(coded), np.asarray(coded), name)
+        compare(floats, np.asarray(coded))
+    others = encoder.with_view(encoder.view.unfitted).with_pooling("cls").encode(TEXTS)
+    for strange in (others, Int8().fit(others).encode(others)):
+        for sides in ((coded, strange), (strange, coded)):
+            with pytest.raises(MismatchError):
+                compare(*sides)
 
 
-def test_codes_are_of_the_space_of_the_vectors_and_other_spaces_are_refused(encoder, coded):
-    floats, other = (
-        encoder.with_view(encoder.view.uncoded),
-        encoder.with_view(encoder.view.unfitted).with_pooling("cls"),
-    )
-    vectors, others = floats.encode(TEXTS), other.encode(TEXTS)
-    assert coded.space == vectors.space == floats.view.space
-    cosines = cosine_pairs(coded, vectors)
-    np.testing.assert_allclose(cosines, cosine_pairs(coded.decode(), vectors), atol=1e-6)
-    assert cosines.mean() > 0.95
-    code = SpectrumCode(bytes=4).fit(others)
-    for strange in (others, code.encode(others)):
-        for compare in (cosine_pairs, comparable, similarity, similarity_pairwise, semantic_search):
-            for sides in ((coded, strange), (strange, coded)):
-                with pytest.raises(MismatchError):
-                    compare(*sides)
-        with pytest.raises(MismatchError):
-            encoder.view.head.code.scores(strange, coded)
-    with pytest.raises(MismatchError):
-        encoder.view.head.code.encode(others)
-    with pytest.raises(MismatchError):
-        encoder.with_code(code)
-    index = build_index(coded, "jax", codes=encoder.view.head.code)
-    for change in (lambda x: index.search(x, 1), index.add):
-        with pytest.raises(MismatchError):
-            change(others)
-    assert index.search(vectors[:9], 1)[1][:, 0].tolist() == list(range(9))
-
-
-@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
-def test_bytes_of_sentence_transformers_are_compared_as_what_they_stand_for(encoder, precision):
-    plain = encoder.with_view(encoder.view.unfitted)
-    found, other = plain.encode(TEXTS, precision=precision), plain.encode(QUERIES, precision=precision)
-    wanted = similarity(found.decode(), other.decode())
-    np.testing.assert_array_equal(plain.similarity(found, other), wanted)
-    if precision.endswith("binary"):
-        bits = np.unpackbits(np.asarray(found).view(np.uint8) ^ found.code.flip, axis=1).astype(np.float32) * 2 - 1
-        np.testing.assert_allclose(plain.similarity(found, found), similarity(bits, bits), atol=1e-6)
-
-
-def test_evaluate_scores_a_coded_encoder_as_its_decoded_vectors(encoder, coded, decoded):
-    gold = np.random.default_rng(0).random(100)
-    found = evaluate(encoder, (TEXTS[:100], TEXTS[100:], gold), resamples=10)
-    by_hand = evaluate(encoder, ScoredPairs(decoded[:100], decoded[100:], gold), resamples=10)
-    assert found.spearman == by_hand.spearman
-    assert evaluate(encoder, ScoredPairs(coded[:100], coded[100:], gold), resamples=10).spearman == found.spearman
-
-
-@pytest.mark.parametrize("score", ["cosine", "dot"])
-def test_semantic_search_of_codes(encoder, coded, decoded, score):
-    queries = encoder.view.uncoded(QUERIES)
-    for asked, wanted in [(queries, queries), (encoder.encode(QUERIES), encoder.encode(QUERIES).decode())]:
-        found = semantic_search(asked, coded, top_k=5, score_function=score)
-        assert found == semantic_search(wanted, decoded, top_k=5, score_function=score)
-    assert semantic_search(coded[3], coded, top_k=1, score_function="cosine")[0][0]["score"] == pytest.approx(1)
-    with pytest.raises(InputError, match="without their code"):
-        semantic_search(np.asarray(coded), decoded)
-
-
-def test_paraphrase_mining_of_codes(encoder, coded, decoded):
+def test_codes_are_evaluated_and_mined(encoder, coded):
+    gold = np.random.default_rng(0).random(20)
+    decoded = coded.decode()
+    found = evaluate(encoder, (TEXTS[:20], TEXTS[20:], gold), resamples=10)
+    assert found.spearman == evaluate(encoder, ScoredPairs(decoded[:20], decoded[20:], gold), resamples=10).spearman
     wanted = paraphrase_mining_embeddings(decoded, top_k=5)
     assert paraphrase_mining(encoder, TEXTS, top_k=5) == paraphrase_mining_embeddings(coded, top_k=5) == wanted
-    with pytest.raises(InputError, match="without their code"):
-        paraphrase_mining_embeddings(np.asarray(coded))
 
 
-def test_an_index_of_codes_is_of_what_they_stand_for(encoder, coded, decoded):
-    queries = encoder.view.uncoded(QUERIES)
-    index, by_hand = build_index(coded[:150], "jax"), build_index(decoded, "jax")
-    index.add(coded[150:])
-    scores, rows = index.search(queries, 5)
-    assert_close(scores, by_hand.search(queries, 5)[0])
-    assert_close(np.take_along_axis(similarity(queries, decoded), rows, axis=1), scores)
-    np.testing.assert_array_equal(index.search(coded[:9], 1)[1], by_hand.search(decoded[:9], 1)[1])
-    for mistaken in (lambda x: build_index(x, "jax"), index.add, lambda x: index.search(x, 1)):
-        with pytest.raises(InputError, match="without their code"):
-            mistaken(np.asarray(coded))
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_precision_gives_the_bytes_of_sentence_transformers(encoder, precision):
+    plain = encoder.with_view(encoder.view.unfitted)
+    found, vectors = plain.encode(TEXTS, precision=precision), plain.encode(TEXTS)
+    wanted = np.asarray(make_code(precision).fit(vectors).encode(vectors))
+    assert found.dtype == found.code.dtype
+    np.testing.assert_array_equal(found.view(np.uint8), wanted)
+    several = plain.encode(TEXTS, pooling=["mean", "cls"], precision=precision)
+    np.testing.assert_array_equal(several["mean"], found)
+    assert several["cls"].code is not several["mean"].code
+    np.testing.assert_array_equal(plain.similarity(found, found[:9]), similarity(found.decode(), found[:9].decode()))
+    if precision == "binary":
+        util = pytest.importorskip("sentence_transformers.util", reason="needs the extra `parity`")
+        np.testing.assert_array_equal(found, util.quantize_embeddings(np.asarray(vectors), precision))
 
 
-def test_moments_of_a_coded_encoder_are_of_decoded_vectors(encoder, decoded):
-    np.testing.assert_allclose(encoder.view.moments(TEXTS).mean, decoded.mean(axis=0), atol=1e-5)
+def test_a_fitted_code_is_a_precision(encoder, coded):
+    plain = encoder.with_view(encoder.view.unfitted)
+    np.testing.assert_array_equal(plain.encode(TEXTS, precision=encoder.view.head.code), coded)
+    np.testing.assert_array_equal(encoder.encode(TEXTS, precision="float32"), encoder.view.uncoded(TEXTS))
+    ranges = Int8().fit(plain.encode(TEXTS))  # which are kept: alone or not, it is the same
+    one = plain.encode(TEXTS[:1], precision=ranges)
+    np.testing.assert_array_equal(one, plain.encode(TEXTS, precision=ranges)[:1])
+    for precision, words in (("ubinry", "'ubinary'"), ("int8", "at least two sentences")):
+        with pytest.raises(InputError, match=words):
+            plain.encode(TEXTS[:1], precision=precision)

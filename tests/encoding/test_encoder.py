@@ -4,17 +4,14 @@ import itertools
 import shutil
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines.batching import Batch
-from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head import Head, run
-from jaxwhiten.models import load_model
+from jaxwhiten.errors import InputError
 from jaxwhiten.text import TokenIds
 from tests.tiny import ALONE, SENTENCES
 
@@ -26,59 +23,24 @@ def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48)
 
 
-def one_by_one(folder, sentences, names, max_length=48):
-    """Each sentence alone, unpadded, straight through the model."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.enable_truncation(max_length)
-    model, _, _ = load_model(folder)
-    rows = []
-    for sentence in sentences:
-        ids = jnp.asarray([tokenizer.encode(sentence).ids])
-        mask = jnp.ones_like(ids)
-        rows.append({name: run(Head.named(name).steps, model(ids, mask), mask, ids) for name in names})
-    return {name: np.concatenate([row[name] for row in rows]) for name in names}
-
-
-def test_encode_equals_one_sentence_at_a_time(encoder, tiny_model):
-    names = ALONE
-    sentences = SENTENCES[-4:]
-    expected = one_by_one(tiny_model, sentences, names)
-    got = encoder.encode(SENTENCES, pooling=names)
-    for name in names:
-        assert got[name].dtype == np.float32
-        np.testing.assert_allclose(got[name][-4:], expected[name], atol=1e-5, err_msg=name)
-
-
-def test_one_pooling_gives_an_array_and_aliases_work(encoder):
-    vectors = encoder.encode(SENTENCES)
-    assert vectors.shape == (len(SENTENCES), encoder.dimension)
-    np.testing.assert_array_equal(vectors, encoder.encode(SENTENCES, pooling=["last_avg"])["last_avg"])
-
-
 @pytest.mark.parametrize("batch_size", [1, 3, 1000])
-def test_batch_size_and_order_change_nothing(encoder, batch_size):
-    order = np.random.default_rng(batch_size).permutation(len(SENTENCES))
-    expected = encoder.encode(SENTENCES)
-    got = encoder.encode([SENTENCES[i] for i in order], batch_size=batch_size)
-    np.testing.assert_allclose(got, expected[order], atol=1e-5)
+def test_batch_size_order_devices_and_number_of_poolings_change_nothing(encoder, tiny_model, batch_size):
+    order, names = np.random.default_rng(batch_size).permutation(len(SENTENCES)), [*ALONE, "last_avg"]
+    alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, device=jax.devices()[0])
+    got = encoder.encode([SENTENCES[i] for i in order], pooling=names, batch_size=batch_size)
+    for name in names:
+        assert (got[name].dtype, encoder.encode("a", pooling=names)[name].shape) == (np.float32, (32,))
+        np.testing.assert_allclose(got[name], alone.encode(SENTENCES, pooling=name)[order], atol=1e-5, err_msg=name)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(st.characters(codec=None), max_size=200), min_size=1, max_size=6))
+@example(["", "a" * 10_000, "word " * 10_000, "😀𝔘𝔫𝔦", "nul\0inside", "lone \ud800 surrogate", "\udfff"])
 def test_any_text_is_encoded_and_depends_on_itself_only(encoder, sentences):
     together = encoder.encode(sentences)
     assert np.isfinite(together).all()
     for index in {0, len(sentences) - 1}:
         np.testing.assert_allclose(encoder.encode([sentences[index]])[0], together[index], atol=1e-5)
-
-
-def test_hard_texts(encoder):
-    texts = ["", "a" * 10_000, "word " * 10_000, "😀𝔘𝔫𝔦", "nul\0inside", "lone \ud800 surrogate", "\udfff"]
-    vectors = encoder.encode(texts)
-    assert np.isfinite(vectors).all()
-    np.testing.assert_allclose(vectors[5], encoder.encode(["lone � surrogate"])[0], atol=1e-5)
 
 
 def test_no_sentences_no_vectors(encoder):
@@ -128,27 +90,39 @@ def test_fingerprint_follows_the_weights(encoder, tiny_model, tmp_path):
     assert Encoder.from_pretrained(other, pooling="mean", max_length=48).view.fingerprint != encoder.view.fingerprint
 
 
-def test_bfloat16(tiny_model, encoder):
-    rough = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, dtype="bfloat16").encode(SENTENCES)
-    exact = encoder.encode(SENTENCES)
-    cosine = (rough * exact).sum(1) / np.linalg.norm(rough, axis=1) / np.linalg.norm(exact, axis=1)
-    assert rough.dtype == np.float32
-    assert cosine.min() > 0.999
+MISTAKES = {
+    "pooling": ({"pooling": "meen"}, "'mean'"),
+    "length": ({"max_length": 65}, "64"),
+    "dtype": ({"dtype": "bfloat"}, "bfloat16"),
+    "layer": ({"pooling": "layers:0,4"}, "this model has"),
+    "prompt": ({"default_prompt_name": "nothing"}, "nothing"),
+    "columns": ({"truncate_dim": 33}, "33 columns"),
+    "similarity": ({"similarity_fn_name": "maxsim"}, "maxsim"),
+}
+OF_ENCODE = {
+    "batch size": ({"batch_size": 0}, "batch_size"),
+    "pooling": ({"pooling": "layers:4"}, "this model has"),
+    "head of a folder": ({"pooling": "auto"}, "'auto'"),
+    "prompt": ({"prompt_name": "querry"}, "querry"),
+    "columns": ({"truncate_dim": 33}, "32 dimensions"),
+}
 
 
-def test_bad_settings_say_what_is_valid(tiny_model, encoder, tmp_path):
-    with pytest.raises(InputError, match="'mean'"):
-        Encoder.from_pretrained(tiny_model, pooling="meen")
-    with pytest.raises(InputError, match="64"):
-        Encoder.from_pretrained(tiny_model, pooling="mean", max_length=65)
-    with pytest.raises(InputError, match="bfloat16"):
-        Encoder.from_pretrained(tiny_model, pooling="mean", dtype="bfloat")
-    with pytest.raises(InputError, match="batch_size"):
-        encoder.encode(["a"], batch_size=0)
-    copy = shutil.copytree(tiny_model, tmp_path / "copy")
-    (copy / "tokenizer.json").write_text("{")
-    with pytest.raises(ModelError, match="tokenizer"):
-        Encoder.from_pretrained(copy, pooling="mean")
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_settings_that_cannot_be_are_refused(tiny_model, mistake):
+    how, words = MISTAKES[mistake]
+    with pytest.raises(InputError, match=words):
+        Encoder.from_pretrained(tiny_model, **{"pooling": "mean"} | how)
+
+
+@pytest.mark.parametrize("mistake", OF_ENCODE)
+def test_options_of_encode_that_cannot_be_are_refused_whatever_the_texts(encoder, mistake):
+    how, words = OF_ENCODE[mistake]
+    for texts in (["a"], []):
+        with pytest.raises(InputError, match=words):
+            encoder.encode(texts, **how)
+    with pytest.raises(InputError, match=words):
+        next(encoder.encode_stream(["a"], **how))
 
 
 def test_vocab_txt_is_enough(minilm, tmp_path):

@@ -6,56 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 from jax.sharding import Mesh
-from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder
-from jaxwhiten.engines.forward import JAXEngine, forward
-from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.engines.forward import forward
+from jaxwhiten.errors import MismatchError, ModelError
 from jaxwhiten.head import Dense, Head, write_folder
 from jaxwhiten.head.pooling import Cls, Concat, Mean
-from jaxwhiten.models import load_model
-from tests.tiny import SENTENCES, write_model
+from tests.tiny import write_model
 
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48)
-
-
-@pytest.fixture(scope="module")
-def alone(tiny_model):
-    """The hidden states of one sentence, straight through the model, as numpy."""
-    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    tokenizer.enable_truncation(48)
-    model = load_model(tiny_model)[0]
-    forward = nnx.jit(lambda model, ids, mask: model(ids, mask))
-
-    def run(text):
-        ids = tokenizer.encode(text).ids
-        mask = np.arange(48) < len(ids)
-        output = forward(model, jnp.asarray([ids + [0] * (48 - len(ids))]), jnp.asarray(mask[None]).astype(jnp.int32))
-        hidden = [np.asarray(h[0, : len(ids)]) for h in output.hidden_states]
-        return hidden
-
-    return run
-
-
-@pytest.mark.jax
-def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
-    pairs = list(itertools.combinations(range(3), 2))
-    names = [f"layers:{i}+{j}" for i, j in pairs]
-    passes, start = [], JAXEngine.start
-    monkeypatch.setattr(
-        JAXEngine, "start", lambda self, *args, **how: passes.append(list(args[2])) or start(self, *args, **how)
-    )
-    got = encoder.encode(SENTENCES, pooling=names, batch_size=1000)
-    assert passes == [names]
-    hidden = alone(SENTENCES[3])
-    for (i, j), name in zip(pairs, names, strict=True):
-        expected = (hidden[i].mean(0) + hidden[j].mean(0)) / 2
-        np.testing.assert_allclose(got[name][3], expected, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.jax
@@ -76,23 +39,6 @@ def test_nothing_is_computed_twice_or_for_nothing(encoder):
     assert flops(grid) - flops(tuple(f"layers:{i}" for i in range(3))) < states
     assert flops(("layers:1",)) < 0.6 * flops(("layers:2",))  # layers that no pooling reads cost nothing
     assert flops(("mean",), tokens=128) < 0.6 * flops(("mean",))  # of 512 positions; attention keeps them all
-
-
-def test_poolings_the_model_cannot_serve_are_refused_before_encoding(encoder, tiny_model):
-    for name in ("layers:0,4", "layers:4"):
-        with pytest.raises(InputError, match="this model has"):
-            encoder.encode([], pooling=name)
-        with pytest.raises(InputError, match="this model has"):
-            Encoder.from_pretrained(tiny_model, pooling=name, max_length=48)
-    with pytest.raises(InputError, match="'auto'"):
-        encoder.encode([], pooling="auto")
-
-
-def test_a_default_pooling_with_parameters(tiny_model):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="layers: 0, 2", max_length=48)
-    assert encoder.view.head.name == "layers:0+2"
-    expected = encoder.encode(SENTENCES, pooling="embeddings_last_avg")
-    np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
 
 
 def test_a_model_without_pooler_is_named(tmp_path):

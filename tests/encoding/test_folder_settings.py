@@ -12,9 +12,10 @@ from tokenizers import Tokenizer
 from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import init_model, load_config, save_model
-from jaxwhiten.models.folders import transformer_folder
 from tests.conftest import slow_but
-from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model
+from tests.text.test_classes import update
+from tests.text.test_classes import write as write_tokenizer
+from tests.tiny import FAMILIES, tiny_config, write_model
 
 TEXTS = [
     "A MAN plays a Guitar.",
@@ -25,12 +26,6 @@ TEXTS = [
 BERT, TOKENIZER = "sentence_bert_config.json", "tokenizer_config.json"
 TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 TEMPLATE = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
-
-
-def update(file, **keys):
-    before = json.loads(file.read_text()) if file.is_file() else {}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(before | keys))
 
 
 def as_sentence_transformer(folder, path=""):
@@ -95,12 +90,9 @@ APPLIED = {
     ),
     "tokenizer: lower case": lambda f: cased(f, do_lower_case=True),
     "tokenizer: no lower case": lambda f: update(f / TOKENIZER, do_lower_case=False),
-    "tokenizer: accents": lambda f: update(f / TOKENIZER, strip_accents=False),
-    "tokenizer: Chinese": lambda f: update(f / TOKENIZER, tokenize_chinese_chars=False),
     "tokenizer: a class that keeps its rules": lambda f: cased(
         f, do_lower_case=True, tokenizer_class="PreTrainedTokenizerFast"
     ),
-    "two files that disagree": lambda f: (cased(f), update(f / BERT, do_lower_case=True)),
     "tokenizer_args": lambda f: (
         cased(f),
         update(f / BERT, max_seq_length=5, tokenizer_args={"do_lower_case": True, "model_max_length": 7}),
@@ -141,22 +133,8 @@ def test_what_is_understood_is_applied(folder, tmp_path, case):
 
 @pytest.mark.parametrize("name", ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
 def test_older_names_of_the_file(folder, name):
-    update(folder / f"sentence_{name}_config.json", max_seq_length=7, do_lower_case=True)
-    encoder = Encoder.from_pretrained(folder)
-    assert (encoder.max_length, encoder.view.head.form.lower_case) == (7, True)
-    update(folder / BERT, max_seq_length=9)
-    assert Encoder.from_pretrained(folder).max_length == 9
-
-
-def test_lower_case_spares_special_tokens(folder):
-    from tokenizers import Tokenizer
-
-    cased(folder)
-    update(folder / BERT, do_lower_case=True)
-    encoder, plain = Encoder.from_pretrained(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
-    (ids,) = np.split(encoder.view.core.tokenizer(["Two DOGS [SEP] Run"], encoder.view.head.form).flat, [])
-    assert ids.tolist() == plain.encode("two dogs [SEP] run").ids
-    assert ids.tolist() != plain.encode("two dogs [sep] run").ids
+    older(name, max_seq_length=7)(folder)
+    assert Encoder.from_pretrained(folder).max_length == 7
 
 
 def test_fewer_layers_by_config_args(tmp_path):
@@ -178,15 +156,6 @@ def test_what_is_kept_follows_config_args(folder, tmp_path, monkeypatch):
     after, in_jax = (Encoder.from_pretrained(folder, engine=engine) for engine in ("openvino", "jax"))
     np.testing.assert_allclose(after.encode(TEXTS), in_jax.encode(TEXTS), atol=1e-5)
     assert after.view.fingerprint == in_jax.view.fingerprint != before.view.fingerprint
-
-
-def test_where_the_transformer_lies(folder):
-    moved("0_enc")(folder)
-    assert transformer_folder(folder) == folder / "0_enc"
-    assert load_config(folder / "0_enc") == Encoder.from_pretrained(folder).view.core.config
-    shutil.rmtree(folder / "0_enc")
-    with pytest.raises(ModelError, match=r"0_enc: no config\.json"):
-        Encoder.from_pretrained(folder)
 
 
 REFUSED = [
@@ -275,75 +244,37 @@ def test_a_cross_encoder_has_settings_of_its_own(cross_encoder, tmp_path):
     )
 
 
-def write_other(folder, family):
-    """A folder of a family that counts positions from the padding id, with a tokenizer of its class."""
-    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
-
-    special, kind = ["<s>", "<pad>", "</s>", "<unk>"], {"roberta": models.BPE(), "xlm-roberta": models.Unigram()}
-    names = {"bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
-    tokenizer = Tokenizer(kind.get(family) or models.WordPiece(unk_token="<unk>"))
-    if family == "roberta":
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special)
-    elif family == "xlm-roberta":
-        spaces = pre_tokenizers.Metaspace(prepend_scheme="always")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
-        trainer = trainers.UnigramTrainer(vocab_size=180, special_tokens=special, unk_token="<unk>")
-    else:
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer = trainers.WordPieceTrainer(vocab_size=180, special_tokens=special)
-    tokenizer.train_from_iterator(SENTENCES * 4, trainer)
-    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False)])
-    around = [("<s>", 0), ("</s>", 2)]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=around
-    )
-    sizes = {"num_layers": 1, "vocab_size": 304, "initializer_range": 0.2, "pad_token_id": 1}
-    config = {**FAMILIES["roberta" if family == "xlm-roberta" else family], **sizes, "model_type": family}
-    save_model(init_model(tiny_config(**config), seed=0), folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    classes = {"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "mpnet": "MPNetTokenizer"}
-    named = {f"{name}_token": token for name, token in names.items()}
-    update(folder / TOKENIZER, tokenizer_class=classes[family], model_max_length=60, **named)
-    return as_sentence_transformer(folder)
-
-
-def names(folder):
-    """The special tokens of a folder."""
-    added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
-    return [token["content"] for token in added if token["special"]]
+SIZES = {"num_layers": 1, "vocab_size": 340, "initializer_range": 0.2, "pad_token_id": 1}
 
 
 @pytest.mark.parametrize(
-    ("family", "settings"),
+    ("family", "name", "settings"),
     slow_but(
         [
-            ("roberta", {}),
-            ("roberta", {"add_prefix_space": True}),
-            ("xlm-roberta", {}),
-            ("xlm-roberta", {"add_prefix_space": False}),
-            ("mpnet", {}),
+            ("roberta", "RobertaTokenizer", {}),
+            ("roberta", "RobertaTokenizer", {"add_prefix_space": True}),
+            ("xlm-roberta", "XLMRobertaTokenizer", {"add_prefix_space": False}),
+            ("mpnet", "MPNetTokenizer", {}),
         ],
-        ("roberta", {"add_prefix_space": True}),
+        ("roberta", "RobertaTokenizer", {"add_prefix_space": True}),
     ),
 )
-def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, settings):
-    folder = write_other(tmp_path / "model", family)
-    update(folder / TOKENIZER, **settings)
+def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, name, settings):
+    """Families that count positions from the padding id, with a tokenizer of their class."""
+    config = {**FAMILIES["roberta" if family == "xlm-roberta" else family], **SIZES, "model_type": family}
+    folder = tmp_path / "model"
+    save_model(init_model(tiny_config(**config), seed=0), folder)
+    for file in ("tokenizer.json", TOKENIZER):
+        shutil.copy(write_tokenizer(tmp_path / file, name) / file, folder / file)
+    update(as_sentence_transformer(folder) / TOKENIZER, model_max_length=60, **settings)
     encoder = Encoder.from_pretrained(folder, engine="jax")
-    texts = [
-        *TEXTS,
-        " ".join(f"{token} Text" for token in names(folder)),
-        "<pad>",
-        "run <pad> <pad> two",
-    ]
+    texts = [*TEXTS, "<s> Text <pad> Text </s> Text <unk> Text <mask>", "<pad>", "run <pad> <pad> two"]
     found = encoder.encode(texts)
     rows = encoder.encode(texts * 40)  # several texts in a row
     np.testing.assert_allclose(rows[: len(texts)], found, atol=1e-5)
     np.testing.assert_allclose(found, expected(folder, texts), atol=1e-5)
     pytest.importorskip("openvino")
-    graph = Encoder.from_pretrained(folder, engine="openvino")
-    np.testing.assert_allclose(graph.encode(texts), found, atol=1e-5)
+    np.testing.assert_allclose(Encoder.from_pretrained(folder, engine="openvino").encode(texts), found, atol=1e-5)
 
 
 @pytest.mark.parametrize("more", [1, 3])

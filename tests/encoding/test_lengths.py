@@ -60,11 +60,3 @@ def test_beyond_the_positions_that_a_model_was_trained_for(tmp_path, family):
     pytest.importorskip("openvino")
     np.testing.assert_allclose(run(save_onnx(tmp_path / "onnx", encoder), LONG, 96), expected, atol=2e-5)
     np.testing.assert_allclose(Encoder.from_pretrained(folder, engine="openvino").encode(LONG), expected, atol=2e-5)
-
-
-def test_without_a_length_t5_reads_texts_of_any_length(tmp_path):
-    folder = made(tmp_path / "model", "t5", LENGTHS["neither"])
-    text = " ".join(TEXTS * 12)
-    rows = [Encoder.from_pretrained(folder, engine=engine).encode(text) for engine in ("jax", "openvino")]
-    assert len(Encoder.from_pretrained(folder).view.core.tokenizer([text]).flat) > 512
-    np.testing.assert_allclose(*rows, atol=2e-5)

@@ -6,7 +6,6 @@ import pytest
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.engines.batching import BatchResult
 from jaxwhiten.errors import NonFiniteError
-from jaxwhiten.head import Dense
 from jaxwhiten.views import view
 from tests.sentences import generated
 
@@ -48,15 +47,3 @@ def test_vectors_that_are_not_finite_are_named(encoder, monkeypatch):
     monkeypatch.setattr(type(encoder.view.core.engine), "fetch", spoiled)
     with pytest.raises(NonFiniteError, match="text 0, '"):
         encoder.view.moments(TEXTS[:50])
-
-
-def test_vectors_of_any_size_have_moments(encoder):
-    for size in (1e-12, 1e12):
-        scaled = encoder.with_view(
-            encoder.view.then(Dense(np.eye(32, dtype=np.float32) * np.float32(size), None, None, "Identity"))
-        )
-        close(scaled.view.moments(TEXTS[:60]), Moments().update(scaled.encode(TEXTS[:60])))
-
-
-def test_no_sentences_have_no_moments(encoder):
-    assert encoder.view.moments([]).n == 0

@@ -1,25 +1,21 @@
 """Naming one thing changes one thing: a named pooling keeps the folder's other steps, its prompts and its length."""
 
 import json
-import random
 import warnings
 
 import numpy as np
 import pytest
 
-from configs import codes, quora, retrieval, sts
-from eval.common import load_encoder
-from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, normalize
+from jaxwhiten import Encoder, Moments, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import cli
-from jaxwhiten.encoding import EmbeddingStore, PoolingWarning
+from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.encoding.arrow import loaded_again
 from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.head import Dense, Normalize, Truncate
-from jaxwhiten.models import StaticEncoder
-from jaxwhiten.search import build_index, load_index, search_text
 from tests.conftest import slow_but
-from tests.tiny import SENTENCES, write_cross_encoder, write_tokenizer
+from tests.text.test_classes import update
+from tests.tiny import SENTENCES, write_tokenizer
 
 LONGEST = 9  # the sentences have up to 30 tokens
 PROMPTS = {"query": "Music: ", "document": "", "topic": "Two dogs "}
@@ -34,8 +30,7 @@ def folder(tiny_model, tmp_path_factory):
     how = {"prompts": PROMPTS, "default_prompt_name": "topic", "max_length": LONGEST}
     encoder = Encoder.from_pretrained(tiny_model, pooling="cls", device="cpu:0", **how)
     encoder.with_view(encoder.view.then(DENSE, Normalize())).save(out)
-    settings = json.loads((out / "tokenizer_config.json").read_text())
-    (out / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
+    update(out / "tokenizer_config.json", truncation_side="left")
     return out
 
 
@@ -43,64 +38,35 @@ def read(folder, **how):
     return Encoder.from_pretrained(folder, device="cpu:0", **how)
 
 
-def expected(folder, tiny_model, pooling):
-    """Vectors of the folder's steps in NumPy, after a pooling of the transformer alone; texts lose their beginning."""
-    plain, texts = read(tiny_model, pooling=pooling, bare=True), []
-    for text in SENTENCES:
-        ids = plain.view.core.tokenizer([PROMPTS["topic"] + text]).flat
-        kept = [ids[0], *ids[1:-1][-(LONGEST - 2) :], ids[-1]]
-        texts.append(kept)
-    vectors = np.concatenate([_of_ids(plain, ids) for ids in texts])
+def expected(folder, pooling):
+    """The folder's steps in NumPy, after a pooling of the transformer alone."""
+    vectors = read(folder, pooling=pooling, bare=True).encode(SENTENCES, prompt=PROMPTS["topic"])
     return normalize(np.tanh(vectors @ DENSE.weight.T + DENSE.bias))
-
-
-def _of_ids(encoder, ids):
-    from jaxwhiten.text import TokenIds
-    from jaxwhiten.views import stream
-
-    tokens = TokenIds(np.array(ids, np.int32), np.array([len(ids)]))
-    return stream.vectors(encoder.view.core.engine, tokens, {"": encoder.view.output})[""]
 
 
 def by_the_shell(folder, pooling, tmp_path):
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in SENTENCES))
-    words = ["encode", tmp_path / "texts.jsonl", "-o", tmp_path / "out.npy", "--model", folder, "--pooling", pooling]
-    assert cli.main([str(word) for word in words]) == 0
+    words = f"encode {tmp_path}/texts.jsonl -o {tmp_path}/out.npy --model {folder} --pooling {pooling}"
+    assert cli.main(words.split()) == 0
     return np.load(tmp_path / "out.npy")
-
-
-def by_an_index(folder, pooling, tmp_path):
-    encoder = read(folder, pooling=pooling)
-    build_index(encoder.encode(SENTENCES), "jax", space=encoder.view.space).save(tmp_path / "index")
-    index = load_index(tmp_path / "index")
-    first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, index.views))
-    third = index.search(SENTENCES[0], 1)[0]
-    assert first.id == second.id == third.id
-    assert [first.score, second.score] == pytest.approx([third.score] * 2, abs=1e-6)
-    return index.views.documents.with_prompt(PROMPTS["topic"])(SENTENCES)
 
 
 DOORS = {
     "from_pretrained": lambda folder, pooling, path: read(folder, pooling=pooling).encode(SENTENCES),
     "with_pooling": lambda folder, pooling, path: read(folder).with_pooling(pooling).encode(SENTENCES),
     "encode": lambda folder, pooling, path: read(folder).encode(SENTENCES, pooling=["auto", pooling])[pooling],
-    "encode_stream": lambda folder, pooling, path: np.concatenate(
-        list(read(folder).encode_stream(SENTENCES, pooling=pooling, block_size=4))
-    ),
-    "store": lambda folder, pooling, path: EmbeddingStore(path).encode(read(folder), SENTENCES, pooling=pooling),
     "worker": lambda folder, pooling, path: loaded_again(read(folder, pooling=pooling).view.space).encode(SENTENCES),
     "saved": lambda folder, pooling, path: read(read(folder, pooling=pooling).save(path / "saved")).encode(SENTENCES),
     "command": by_the_shell,
-    "index": by_an_index,
 }
 
 
 @pytest.mark.parametrize("door", slow_but(DOORS, "from_pretrained", "saved", "command"))
-def test_a_named_pooling_replaces_the_pooling_alone(folder, tiny_model, tmp_path, door):
+def test_a_named_pooling_replaces_the_pooling_alone(folder, tmp_path, door):
     for pooling in ("mean", "first_last_avg"):
         (tmp_path / pooling).mkdir()
         found = DOORS[door](folder, pooling, tmp_path / pooling)
-        np.testing.assert_allclose(found, expected(folder, tiny_model, pooling), atol=1e-5, err_msg=pooling)
+        np.testing.assert_allclose(found, expected(folder, pooling), atol=1e-5, err_msg=pooling)
 
 
 def test_what_a_named_pooling_keeps(folder):
@@ -117,16 +83,12 @@ def test_what_a_named_pooling_keeps(folder):
 
 
 @pytest.mark.slow
-def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_path, capsys):
+def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tmp_path, capsys):
     own, rows = read(folder), RNG.normal(size=(300, 12)).astype(np.float32)
     whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.view.space.record())
-    whitened = (
-        own.with_whitening(whitening)
-        .with_view(own.with_whitening(whitening).view.then(Truncate(5)))
-        .save(tmp_path / "whitened")
-    )
-    code = SpectrumCode(bytes=3).fit(whitening)
-    coded = own.with_whitening(whitening).with_code(code).save(tmp_path / "coded")
+    whitened = own.with_whitening(whitening)
+    coded = whitened.with_code(SpectrumCode(bytes=3).fit(whitening)).save(tmp_path / "coded")
+    whitened = whitened.with_view(whitened.view.then(Truncate(5))).save(tmp_path / "whitened")
     both = "omits whitening 12 → 6 and spectrum code of 3 bytes"
     for out, what in ((whitened, "omits whitening 12 → 6, fitted on"), (coded, both)):
         assert read(out, pooling="cls").view.fingerprint == read(out).view.fingerprint
@@ -136,58 +98,21 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_
                 warnings.simplefilter("always")
                 found = DOORS[door](out, "mean", place)
             assert door != "command" or f"--pooling mean {what}" in capsys.readouterr().err
-            np.testing.assert_allclose(found, expected(folder, tiny_model, "mean"), atol=1e-5)
+            np.testing.assert_allclose(found, expected(folder, "mean"), atol=1e-5)
 
 
 @pytest.mark.slow
 def test_layers_may_be_counted_from_either_end(tiny_model, tmp_path):
-    own = read(tiny_model, pooling="first_last_avg").with_view(
-        read(tiny_model, pooling="first_last_avg").view.then(Normalize())
-    )
+    own = read(tiny_model, pooling="first_last_avg")
+    own = own.with_view(own.view.then(Normalize()))
     whitening = Whitening(n_components=3).fit(own.encode(SENTENCES * 4))
     out = own.with_whitening(whitening).save(tmp_path / "model")
     assert read(out, pooling="first_last_avg").view.space == read(out).view.space
     assert read(tiny_model, pooling="first_last_avg").view.head.name == "first_last_avg"
 
 
-def lengths(folder, tiny_model, tmp_path):
-    """The maximum length that each door reads by default, and the length that belongs there."""
-    config = retrieval.get_config()
-    config.model = str(folder)
-    yield "auto", read(folder), LONGEST
-    yield "named", read(folder, pooling="mean"), LONGEST
-    yield "bare", read(folder, pooling="mean", bare=True), LONGEST
-    yield "eval", load_encoder(config, "mean"), LONGEST
-    (tmp_path / "tokenizer").mkdir()
+def test_the_tokenizer_s_length_is_the_default(tiny_model, tmp_path):
     write_tokenizer(tmp_path / "tokenizer")
-    settings = tmp_path / "tokenizer" / "tokenizer_config.json"
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 33}))
-    model = read(tiny_model, pooling="mean").module
-    yield "constructor", Encoder(model, tmp_path / "tokenizer", device="cpu:0"), 33
-    yield "saved", read(Encoder(model, tmp_path / "tokenizer").save(tmp_path / "saved")), 33
-    yield "cross", CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "cross"), device="cpu:0").tokenizer, 48
-    static = Encoder(StaticEncoder(RNG.normal(size=(200, 8)).astype(np.float32)), tmp_path / "tokenizer", max_length=7)
-    yield "static", read(static.save(tmp_path / "static")), 7
-    raw = json.loads((tmp_path / "static" / "config.json").read_text())
-    del raw["max_length"]
-    (tmp_path / "static" / "config.json").write_text(json.dumps(raw))
-    yield "static without a limit", read(tmp_path / "static"), 1 << 20
-
-
-def test_the_folders_length_is_the_default(folder, tiny_model, tmp_path):
-    for door, found, longest in lengths(folder, tiny_model, tmp_path):
-        assert found.max_length == longest, door
-    for config, longest in ((sts, 64), (quora, 64), (retrieval, 0), (codes, 0)):
-        assert config.get_config().max_length == longest, config.__name__
-
-
-def test_a_static_encoder_reads_long_texts_to_their_end(tiny_model, tmp_path):
-    table = RNG.normal(size=(200, 8)).astype(np.float32)
-    static = Encoder(StaticEncoder(table), tiny_model, max_length=1 << 20)
-    text = " ".join(random.Random(0).choices(SENTENCES[0].split() + SENTENCES[3].split(), k=900))
-    again = read(static.save(tmp_path / "static"))
-    np.testing.assert_allclose(again.encode([text]), static.encode([text]), atol=1e-6)
-    assert np.abs(again.encode([text[: len(text) // 2]]) - again.encode([text])).max() > 1e-3
-    peer = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    theirs = peer.SentenceTransformer(str(tmp_path / "static"), device="cpu").encode([text])
-    np.testing.assert_allclose(again.encode([text]), theirs, atol=1e-5)
+    update(tmp_path / "tokenizer" / "tokenizer_config.json", model_max_length=33)
+    encoder = Encoder(read(tiny_model, pooling="mean").module, tmp_path / "tokenizer", device="cpu:0")
+    assert encoder.max_length == read(encoder.save(tmp_path / "saved")).max_length == 33

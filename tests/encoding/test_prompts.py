@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import json
 import shutil
 
 import numpy as np
@@ -15,28 +14,20 @@ from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.search import search_text
+from tests.encoding.test_folder_settings import as_sentence_transformer
+from tests.text.test_classes import update
 from tests.tiny import SENTENCES
 
-MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 TEXTS = [SENTENCES[i] for i in (0, 2, 3, 7, 8)]  # among them the empty one: few, so that few shapes are compiled
 PROMPTS = {"query": "Music or water: ", "passage": "salt. ", "topic": "Two dogs"}
 
 
-def write_folder(tiny_model, folder, settings, *modes, normalize=False, **pooling):
+def write_folder(tiny_model, folder, settings, **pooling):
     """A sentence-transformers folder with these settings."""
-    folder = shutil.copytree(tiny_model, folder)
-    kinds = ["Pooling", *["Normalize"] * normalize]
-    rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
-    for number, kind in enumerate(kinds, start=1):
-        path = f"{number}_{kind}"
-        (folder / path).mkdir()
-        rows.append({"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"})
-    known = {f"pooling_mode_{mode}": mode in (modes or ("mean_tokens",)) for mode in MODES}
-    config = {"word_embedding_dimension": 32, **known, **pooling}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    (folder / "modules.json").write_text(json.dumps(rows))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24}))
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    folder = as_sentence_transformer(shutil.copytree(tiny_model, folder))
+    update(folder / "1_Pooling" / "config.json", **pooling)
+    update(folder / "sentence_bert_config.json", max_seq_length=24)
+    update(folder / "config_sentence_transformers.json", **settings)
     return folder
 
 
@@ -60,29 +51,6 @@ def both(folder):
     return read(folder), theirs(folder)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"prompt_name": "query"},
-        {"prompt_name": "document"},
-        {"prompt": "Stir "},
-        {"prompt": ""},
-        {"prompt_name": "passage", "normalize_embeddings": True, "truncate_dim": 7},
-        {"truncate_dim": 5},
-        {"normalize_embeddings": True},
-    ],
-    ids=str,
-)
-def test_encode_equals_sentence_transformers(both, options):
-    encoder, peer = both
-    got = encoder.encode(TEXTS, **options)
-    np.testing.assert_allclose(got, peer.encode(TEXTS, **options), atol=1e-5)
-    blocks = list(encoder.encode_stream(iter(TEXTS), block_size=4, **options))
-    np.testing.assert_allclose(np.concatenate(blocks), got, atol=1e-5)
-    np.testing.assert_allclose(encoder.encode(TEXTS[2], **options), got[2], atol=1e-5)
-
-
 def test_queries_and_documents(both):
     encoder, peer = both
     np.testing.assert_allclose(encoder.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
@@ -95,28 +63,10 @@ def test_queries_and_documents(both):
     assert np.abs(documents - encoder.encode(TEXTS)).max() > 0.01
 
 
-@pytest.mark.parametrize("prompts", [{"query": "q: ", "document": "d: "}, {"document": "", "passage": "p: "}], ids=str)
-def test_documents_equal_sentence_transformers(tiny_model, tmp_path, prompts):
-    folder = write_folder(tiny_model, tmp_path / "model", {"prompts": prompts})
-    encoder, peer = read(folder), theirs(folder)
-    for name in ("encode", "encode_query", "encode_document"):
-        got, wanted = (getattr(model, name)(TEXTS) for model in (encoder, peer))
-        np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=name)
-
-
-def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
-    settings = {"prompts": {"query": "Music: ", "document": ""}, "default_prompt_name": "query"}
-    folder = write_folder(tiny_model, tmp_path / "model", settings, *MODES, include_prompt=False)
-    encoder, peer = read(folder), theirs(folder)
-    for prompt in (None, "", "A much longer prompt, with words: ", "a " * 40):
-        got, wanted = (model.encode(TEXTS, prompt=prompt) for model in (encoder, peer))
-        np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(prompt))
-    pooled = read(folder, bare=True).encode(TEXTS[0], pooling=["cls", "max", "mean"], prompt="Music: ")
-    got = encoder.encode(TEXTS[0])
-    assert all(np.abs(got[32 * i :][:32] - vector).max() > 0.01 for i, vector in enumerate(pooled.values()))
-    again = encoder.save(tmp_path / "again")
-    np.testing.assert_allclose(theirs(again).encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
-    assert read(again).view.fingerprint == encoder.view.fingerprint
+def test_an_empty_prompt_is_a_prompt(tiny_model, tmp_path):
+    folder = write_folder(tiny_model, tmp_path / "model", {"prompts": {"document": "", "passage": "p: "}})
+    got, wanted = (model.encode_document(TEXTS) for model in (read(folder), theirs(folder)))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
 def test_a_head_s_own_prompt_is_saved(tiny_model, tmp_path):
@@ -148,65 +98,23 @@ def test_a_folder_of_another_similarity_is_told_what_searches_rank_by(tiny_model
         assert settings_of(read(folder)).similarity_fn_name == similarity
 
 
-def test_what_is_saved_is_read_alike(both, tmp_path):
-    encoder, peer = both
-    again, again_theirs = read(encoder.save(tmp_path / "out")), theirs(tmp_path / "out")
-    for model in (again, again_theirs):
-        np.testing.assert_allclose(model.encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
-        np.testing.assert_allclose(model.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
-        settings = settings_of(again) if model is again else model
-        assert (settings.default_prompt_name, settings.similarity_fn_name) == ("topic", "dot")
-    assert again.prompts == encoder.prompts == PROMPTS
-    assert again.view.fingerprint == encoder.view.fingerprint
-    saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
-    assert (saved["prompts"], "truncate_dim" in saved) == (PROMPTS, False)
-    # A bare pooling takes no default prompt, and is not saved with one.
-    plain = read(tmp_path / "out", bare=True).with_pooling("mean")
-    assert settings_of(plain).default_prompt_name is None
-    np.testing.assert_allclose(plain.encode(TEXTS), encoder.encode(TEXTS, prompt=""), atol=1e-5)
-    wanted = theirs(plain.save(tmp_path / "plain")).encode(TEXTS)
-    np.testing.assert_allclose(plain.encode(TEXTS), wanted, atol=1e-5)
-
-
 def test_a_caller_has_the_last_word(folder, tiny_model, tmp_path):
     options = {"prompts": {"topic": "Water ", "other": "Why "}, "default_prompt_name": "other"}
     encoder, peer = read(folder, **options), theirs(folder, **options)
     for name in (None, "topic", "query", "other"):
         got, wanted = (model.encode(TEXTS, prompt_name=name) for model in (encoder, peer))
         np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(name))
-    named = read(folder, pooling="cls", default_prompt_name="query", max_length=24)
-    assert (named.view.head.name, settings_of(named).default_prompt_name) == ("auto:cls", "query")
-    plain = read(folder, pooling="cls", bare=True)
+    named, plain = read(folder, pooling="cls", default_prompt_name="query"), read(folder, pooling="cls", bare=True)
     np.testing.assert_allclose(named.encode(TEXTS), plain.encode_query(TEXTS), atol=1e-5)
     assert np.abs(named.encode(TEXTS) - plain.encode(TEXTS)).max() > 0.01
 
 
-def test_the_folders_truncate_dim(tiny_model, tmp_path):
-    folder = write_folder(tiny_model, tmp_path / "model", {"truncate_dim": 4}, normalize=True)
-    encoder, other = read(folder), read(folder, truncate_dim=9)
-    np.testing.assert_allclose(encoder.encode(TEXTS), theirs(folder).encode(TEXTS), atol=1e-5)
-    wanted = theirs(folder, truncate_dim=9).encode(TEXTS)
-    np.testing.assert_allclose(other.encode(TEXTS), wanted, atol=1e-5)
-    np.testing.assert_allclose(theirs(other.save(tmp_path / "out")).encode(TEXTS), wanted, atol=1e-5)
-    (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 1000}')
+def test_a_caller_s_truncate_dim_takes_the_place_of_the_folder_s(tiny_model, tmp_path):
+    folder = write_folder(tiny_model, tmp_path / "model", {"truncate_dim": 4})
+    other = read(folder, truncate_dim=9)
+    assert (read(folder).dimension, other.dimension, read(other.save(tmp_path / "out")).dimension) == (4, 9, 9)
+    update(folder / "config_sentence_transformers.json", truncate_dim=1000)
     assert read(folder).dimension == 32
-
-
-def test_lower_case_reaches_the_prompt(tiny_model, tmp_path):
-    folder = write_folder(tiny_model, tmp_path / "model", {"prompts": PROMPTS})
-    raw = json.loads((folder / "tokenizer.json").read_text())
-    raw["normalizer"]["lowercase"] = False
-    (folder / "tokenizer.json").write_text(json.dumps(raw))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
-    cased = read(folder)
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24, "do_lower_case": True}))
-    encoder = read(folder)
-    prompts = ("MUSIC [SEP]: ", "music [SEP]: ")
-    ids = [
-        encoder.view.core.tokenizer(["Water"], encoder.view.with_prompt(prompt).form).flat.tolist()
-        for prompt in prompts
-    ]
-    assert ids[0] == ids[1] == cased.view.core.tokenizer([f"{prompts[1]}water"]).flat.tolist()
 
 
 def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
@@ -216,25 +124,11 @@ def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
     assert encoder.view.with_prompt(PROMPTS["topic"]).space == encoder.view.space
     other = dataclasses.replace(encoder.view.space, prompt="other: ")
     assert encoder.view.with_prompt("other: ").space == other
-    found = {prompt: store.encode(encoder, TEXTS, prompt=prompt) for prompt in (None, "", "a ", PROMPTS["topic"])}
-    assert len(list(tmp_path.iterdir())) == 3  # the default prompt is the default
-    for prompt, vectors in found.items():
+    for prompt in (None, "", "a ", PROMPTS["topic"]):
+        vectors = store.encode(encoder, TEXTS, prompt=prompt)
         np.testing.assert_allclose(vectors, encoder.encode(TEXTS, prompt=prompt), atol=1e-5, err_msg=str(prompt))
-    unlike = read(folder, default_prompt_name="query")
-    assert unlike.view.fingerprint != encoder.view.fingerprint
-
-
-def test_a_search_puts_the_querys_prompt_before_queries(folder):
-    encoder = read(folder)
-    prompt = encoder.documents.prompt
-    vectors = encoder.encode_document(TEXTS)
-    index = build_index(vectors, "jax", space=encoder.view.with_prompt(prompt).space, documents=TEXTS)
-    assert index.space.prompt == prompt == PROMPTS["passage"]
-    (hits,) = search_text(index, encoder, [TEXTS[2]], 5)
-    query = encoder.encode_query(TEXTS[2])
-    cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
-    assert [hit.id for hit in hits] == np.argsort(-cosines, kind="stable").tolist()
-    np.testing.assert_allclose([hit.score for hit in hits], np.sort(cosines)[::-1], atol=1e-5)
+    assert len(list(tmp_path.iterdir())) == 3  # the default prompt is the default
+    assert read(folder, default_prompt_name="query").view.fingerprint != encoder.view.fingerprint
 
 
 def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
@@ -245,21 +139,11 @@ def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
     assert (hit.id, hit.score) == (4, pytest.approx(1, abs=1e-5))
 
 
-def test_mistakes_are_named(folder, tiny_model, tmp_path):
+def test_a_pooling_with_a_prompt_of_its_own_takes_no_other(folder):
     import eval.poolings  # noqa: F401 (adds promptbert)
 
-    encoder = read(folder)
-    with pytest.raises(InputError, match=r"Unknown prompt 'querry'. Did you mean 'query'"):
-        encoder.encode(TEXTS, prompt_name="querry")
-    with pytest.raises(InputError, match="Unknown prompt 'nothing'"):
-        read(folder, default_prompt_name="nothing")
-    with pytest.raises(InputError, match="accepts no prompt"):
-        encoder.encode(TEXTS, pooling="promptbert", prompt="a ")
-    for method in (encoder.encode, lambda *a, **k: next(encoder.encode_stream(*a, **k))):
-        with pytest.raises(InputError, match="truncate_dim=33: the vectors have 32 dimensions"):
-            method(TEXTS, truncate_dim=33)
-    with pytest.raises(InputError, match="Cannot keep 33 columns"):
-        read(folder, truncate_dim=33)
+    with pytest.raises(InputError, match="no prompt"):
+        read(folder).encode(TEXTS, pooling="promptbert", prompt="a ")
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ def write(folder, name):
 
 def update(file, **keys):
     before = json.loads(file.read_text()) if file.is_file() else {}
+    file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(before | keys))
 
 

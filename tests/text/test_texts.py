@@ -38,17 +38,6 @@ class Column:
         raise AssertionError("read as a whole")
 
 
-def test_subclasses_of_str_become_str():
-    found = as_texts([np.str_("a"), "b", type("Name", (str,), {"__str__": lambda self: "other"})("c")])
-    assert found == ["a", "b", "c"]
-    assert {type(text) for text in found} == {str}
-
-
-def test_masked_items_are_missing():
-    with pytest.raises(InputError, match=r"^Sentence 1: expected a str, got MaskedConstant masked: remove missing"):
-        as_texts(np.ma.array(["a", "b"], mask=[0, 1]))
-
-
 def test_blocks_are_read_lazily_and_numbered_through():
     column = Column()
     blocks = text_blocks(column, 3)
@@ -68,6 +57,13 @@ def test_rows_of_any_kind_become_columns():
 
 def test_libraries_are_recognized_without_being_imported():
     assert subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_subclasses_of_str_become_str_and_masked_items_are_missing():
+    found = as_texts([np.str_("a"), type("Name", (str,), {"__str__": lambda self: "other"})("c")])
+    assert (found, {type(text) for text in found}) == (["a", "c"], {str})
+    with pytest.raises(InputError, match=r"^Sentence 1: .*masked"):
+        as_texts(np.ma.array(["a", "b"], mask=[0, 1]))
 
 
 def test_checked_texts_are_not_checked_again():

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from jaxwhiten.errors import ModelError
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, tokenization
 from tests.tiny import SENTENCES
 
@@ -76,3 +77,20 @@ def test_the_excerpt_of_a_long_text_has_its_tokens(tiny_model, tmp_path, monkeyp
     np.testing.assert_array_equal(tokenizer([short], form).flat, tokenizer(["end"], form).flat)
     monkeypatch.setattr(tokenization, "_MOST_CHARACTERS", 10_000)
     assert tokenizer.excerpt(" " * 20_000, form) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "texts", "words"),
+    [
+        (lambda raw: raw["model"]["vocab"].pop("[UNK]"), ["ホワイトニング"], "model"),
+        (lambda raw: raw["model"]["vocab"].update(guitar=100_000), ["the guitar plays"], "token"),
+    ],
+)
+def test_a_word_that_has_no_token_of_the_model_is_refused(tiny_model, tmp_path, change, texts, words):
+    """An embedding looked up beyond its end is NaN or another token's, without a word."""
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    change(raw)
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    with pytest.raises(ModelError, match=words):
+        BulkTokenizer(folder, 32, model_vocab=200)(texts)

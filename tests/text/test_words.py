@@ -44,12 +44,9 @@ def test_any_text(tiny_model, tmp_path, lower):
     draw = random.Random(0)
     texts = ["".join(draw.choices([*PARTS, *" ".join(SENTENCES).split()], k=draw.randrange(12))) for _ in range(4000)]
     assert isinstance(tokenizer._table, words.WordTable)
-    for block in ([], ["", "Short."], texts[:1500], texts[1500:], ["語 [MASK]"]):
+    characters = [f"a{chr(i)}man {chr(i)} {chr(i)}{chr(i)}" for i in range(0x3000)]
+    for block in ([], ["", "Short."], texts[:1500], texts[1500:], ["語 [MASK]"], characters):
         same(tokenizer, block)
-
-
-def test_every_character(tokenizer):
-    same(tokenizer, [f"a{chr(i)}man {chr(i)} {chr(i)}{chr(i)}" for i in range(0x3000)])
 
 
 def test_a_full_table_begins_anew(tokenizer, monkeypatch):
