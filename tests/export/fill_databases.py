@@ -57,17 +57,39 @@ def main(names):
                 server.cleanup()
 
 
+def how_of(name):
+    return ["--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
+
+
+def opened(place):
+    """The recipe's functions, the encoder, and the database, which is closed where it can be."""
+    recipe = runpy.run_path("out/recipe.py")
+    return recipe, Encoder.from_pretrained("out/model"), recipe["connect"](place)
+
+
+def closed(db):
+    if hasattr(db, "close"):
+        db.close()
+
+
+def said_by(words, code=0, stream=contextlib.redirect_stdout):
+    said = io.StringIO()
+    with stream(said):
+        assert cli.main(["export", *words]) == code
+    print(said.getvalue().splitlines()[-1])
+    return said.getvalue()
+
+
 def fill_and_ask(name, place, rows):
     added, fill = [], databases.fill
     databases.fill = lambda *given, **how: added.append(fill(*given, **how)) or added[-1]
-    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
+    words = ["--model", "small/", *how_of(name)]
     try:
         assert [cli.main(["export", *words, "--from", "docs.db", "--into", place]) for _ in range(2)] == [0, 0]
     finally:
         databases.fill = fill
     assert added == [(300, 0, 0), (0, 0, 0)], added
-    recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
-    db = recipe["connect"](place)
+    recipe, encoder, db = opened(place)
     ids, texts = map(list, zip(*rows[300:], strict=True))
     for _ in range(2):  # a second time in place of the first
         recipe["add"](db, ids, texts, encoder.encode(texts))
@@ -77,8 +99,7 @@ def fill_and_ask(name, place, rows):
     found = [recipe["query"](db, vector, 5) for vector in encoder.encode([text for _, text in asked])]
     assert {len(each) for each in found} == {5}
     assert [tuple(each[0]) for each in found] == asked, [each[:2] for each in found]
-    if hasattr(db, "close"):
-        db.close()
+    closed(db)
     for other, expected in (("encoder/", "expected --model small/, got 'encoder/'"), ("whitening/", "another head")):
         refused(expected, ["--model", other, *words[2:], "--from", "docs.db", "--into", place], recipe, place, rows)
 
@@ -90,25 +111,18 @@ def change(name, place, rows):
     Path("new.jsonl").write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in new.items()))
     assert cli.main(["add", "changed.db", "new.jsonl", "--column", "text"]) == 0
     assert cli.main(["remove", "changed.db", rows[0][0]]) == 0
-    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
-    words += ["--from", "changed.db", "--into", place]
+    words = ["--model", "small/", *how_of(name), "--from", "changed.db", "--into", place]
     runs = [(["--keep"], "1 text added, 299 already there")]
     runs += [([], "0 texts added, 1 changed, 21 removed, 299 already there")]
     runs += [([], "0 texts added, 0 changed, 0 removed, 300 already there")]
     for more, expected in runs:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            assert cli.main(["export", *words, *more]) == 0
-        print(said.getvalue().splitlines()[-1])
-        assert expected in said.getvalue(), said.getvalue()
-    recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
-    db = recipe["connect"](place)
+        assert expected in said_by([*words, *more])
+    recipe, encoder, db = opened(place)
     now = dict(rows[1:300]) | new
     assert sorted(recipe["rows"](db)) == sorted(now.items())
     assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("new", "Snow falls.")]
     assert rows[0][0] not in dict(recipe["query"](db, encoder.encode(rows[0][1]), 20))
-    if hasattr(db, "close"):
-        db.close()
+    closed(db)
     Path("changed.db").unlink()
 
 
@@ -119,30 +133,12 @@ def carry(name, place, rows):
     how = ["--id", "id", "--column", "text", *(word for name in KEPT for word in ("--keep", name))]
     build = ["index", "kept.jsonl", "--overwrite", "-o", "kept.db", *how, "--model", "small/"]
     assert cli.main(build) == 0
-    words = [
-        "--model",
-        "small/",
-        "--format",
-        name,
-        "--bytes",
-        "48",
-        "--gamma",
-        "1",
-        "--overwrite",
-        "-o",
-        "out/",
-        "--from",
-        "kept.db",
-    ]
+    words = ["--model", "small/", *how_of(name), "--from", "kept.db"]
     assert cli.main(["export", *words, "--into", place]) == 0
     Path("page.jsonl").write_text(json.dumps(records[3] | {"page": "three"}) + "\n")
     assert cli.main(["add", "kept.db", "page.jsonl", "--column", "text"]) == 0
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        assert cli.main(["export", *words, "--into", place]) == 0
-    assert "0 texts added, 1 changed, 0 removed, 39 already there" in said.getvalue(), said.getvalue()
-    recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
-    db = recipe["connect"](place)
+    assert "0 texts added, 1 changed, 0 removed, 39 already there" in said_by([*words, "--into", place])
+    recipe, encoder, db = opened(place)
     index = load_index("kept.db")
     for number in (3, 7):
         text = rows[number][1]
@@ -151,26 +147,18 @@ def carry(name, place, rows):
         assert recipe["query"](db, encoder.encode(text), 1) == [(hit.id, hit.text, hit.metadata)]
     recipe["add"](db, ["x", "y"], ["Snow falls.", "It rains."], encoder.encode(["Snow falls.", "It rains."]))
     assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("x", "Snow falls.", None)]
-    if hasattr(db, "close"):
-        db.close()
+    closed(db)
     Path("kept.db").unlink()
 
 
 def refused(expected, words, recipe, place, rows):
     """Another encoder, or another whitening, is refused by the command and by the written code, and adds nothing."""
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        assert cli.main(["export", *words]) == 2
-    print(said.getvalue().splitlines()[-1])
-    assert "The vectors are not in the space of" in said.getvalue(), said.getvalue()
-    assert expected in said.getvalue(), said.getvalue()
-    with pytest.raises(ValueError, match="The database is of another model, small/: ") as error:
+    assert expected in said_by(words, 2, contextlib.redirect_stderr)
+    with pytest.raises(ValueError, match="of another model, small/"):
         runpy.run_path("out/recipe.py")["connect"](place)
-    print(error.value)
     db = recipe["connect"](place)
     assert recipe["known"](db) == {id for id, _ in rows}
-    if hasattr(db, "close"):
-        db.close()
+    closed(db)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,8 @@ def source(tiny_model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def encoder(source):
     how = {"max_length": LONGEST, "prompts": PROMPTS, "device": "cpu:0"}
-    return Encoder.from_pretrained(source, pooling="mean", **how).with_view(
-        Encoder.from_pretrained(source, pooling="mean", **how).view.then(Normalize())
-    )
+    encoder = Encoder.from_pretrained(source, pooling="mean", **how)
+    return encoder.with_view(encoder.view.then(Normalize()))
 
 
 def database(folder, encoder, texts):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import os
 import signal
@@ -116,19 +117,11 @@ ODD = st.sampled_from(
 
 
 def places(value: Any, depth: int = 6) -> list[tuple]:
-    """The paths of everything inside a JSON value, at most a few items of a long list or object."""
+    """The paths of everything inside a JSON value, at most forty items of a long list or object."""
+    items = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
     found: list[tuple] = []
-    items: list[tuple] = []
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list):
-        items = list(enumerate(value))
-    if len(items) > 40:
-        items = items[:20] + items[-20:]
-    for key, item in items:
-        found.append((key,))
-        if depth:
-            found += [(key, *rest) for rest in places(item, depth - 1)]
+    for key, item in (*items[:20], *items[20:][-20:]):
+        found += [(key,), *((key, *rest) for rest in places(item, depth - 1) if depth)]
     return found
 
 
@@ -137,55 +130,36 @@ def damaged_json(draw, value: Any, odd: st.SearchStrategy = ODD, most: int = 3) 
     """The value with one to `most` entries replaced, removed, or added."""
     value = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, most))):
-        paths = places(value)
-        if not paths:
+        if not (paths := places(value)):
             return draw(odd)
-        path = draw(st.sampled_from(paths))
-        parent = value
-        for key in path[:-1]:
-            parent = parent[key]
-        what = draw(st.sampled_from(["replace", "replace", "replace", "remove", "add", "swap"]))
-        if what == "replace":
-            parent[path[-1]] = copy.deepcopy(draw(odd))
-        elif what == "remove":
-            del parent[path[-1]]
-        elif what == "add" and isinstance(parent, dict):
-            parent[draw(st.sampled_from(["x", "", "__class__", str(path[-1]) + "2"]))] = copy.deepcopy(draw(odd))
-        elif what == "add":
-            parent.append(copy.deepcopy(draw(odd)))
+        *path, last = draw(st.sampled_from(paths))
+        parent = functools.reduce(lambda parent, key: parent[key], path, value)
+        what = draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"]))
+        new = copy.deepcopy(draw(odd | st.just(value)))  # or all of it once more
+        if what == "remove":
+            del parent[last]
+        elif what == "replace":
+            parent[last] = new
+        elif isinstance(parent, dict):
+            parent[draw(st.sampled_from(["x", "", "__class__", f"{last}2"]))] = new
         else:
-            other = draw(st.sampled_from(paths))
-            with contextlib.suppress(KeyError, IndexError, TypeError):
-                source = value
-                for key in other:
-                    source = source[key]
-                parent[path[-1]] = copy.deepcopy(source)
+            parent.append(new)
     return value
 
 
 @st.composite
-def damaged(draw, data: bytes, first: int = 0, most: int = 4) -> bytes:
-    """The bytes, cut short, overwritten, shifted or doubled in one to `most` places from `first` on."""
+def damaged(draw, data: bytes, most: int = 4) -> bytes:
+    """The bytes, cut short, overwritten, shifted or doubled in one to `most` places."""
     result = bytearray(data)
+    strange = st.sampled_from([b"\0", b"\xff", b"\xff" * 8, b"\0" * 8, b"\x7f", b"{", b'"', b"9", b"-", b"\x80"])
     for _ in range(draw(st.integers(1, most))):
-        place = draw(st.integers(min(first, len(result)), len(result)))
-        what = draw(st.sampled_from(["flip", "set", "set", "cut", "insert", "delete", "double"]))
-        if what == "flip" and place < len(result):
-            result[place] ^= 1 << draw(st.integers(0, 7))
-        elif what == "set":
-            new = draw(
-                st.sampled_from([b"\0", b"\xff", b"\xff" * 8, b"\0" * 8, b"\x7f", b"{", b'"', b"9", b"-", b"\x80"])
-                | st.binary(min_size=1, max_size=9)
-            )
-            result[place : place + len(new)] = new
-        elif what == "cut":
-            del result[place:]
-        elif what == "insert":
-            result[place:place] = draw(st.binary(min_size=1, max_size=20))
-        elif what == "delete":
-            del result[place : place + draw(st.integers(1, 64))]
-        else:
-            result[place:place] = result[place : place + draw(st.integers(1, 64))]
+        place, length = draw(st.integers(0, len(result))), draw(st.integers(1, 64))
+        new = draw(strange | st.binary(min_size=1, max_size=9))
+        part = result[place : place + length]
+        flipped = bytes([part[0] ^ 1 << draw(st.integers(0, 7))]) if part else b""
+        changes = [(1, flipped), (len(new), new), (len(new), new), (len(result), b""), (0, new), (length, b"")]
+        size, by = draw(st.sampled_from([*changes, (0, part)]))
+        result[place : place + size] = by
     return bytes(result)
 
 

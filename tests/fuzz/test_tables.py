@@ -34,19 +34,7 @@ def by_pandas(rows, path, delimiter, ends, bom):
     frame.to_csv(path, sep=delimiter, index=False, lineterminator=ends, encoding="utf-8-sig" if bom else "utf-8")
 
 
-def by_polars(rows, path, delimiter, ends, bom):
-    frame = pytest.importorskip("polars").DataFrame(rows, schema=["a", "b"], orient="row")
-    frame.write_csv(path, separator=delimiter, line_terminator=ends, include_bom=bom)
-
-
-def by_duckdb(rows, path, delimiter, ends, bom):
-    duckdb, pa = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow")
-    duckdb.from_arrow(pa.Table.from_pylist([dict(zip("ab", row, strict=True)) for row in rows])).to_csv(
-        str(path), sep=delimiter, header=True
-    )
-
-
-@pytest.mark.parametrize("write", [by_csv, by_csv_in_quotes, by_pandas, by_polars, by_duckdb])
+@pytest.mark.parametrize("write", [by_csv, by_csv_in_quotes, by_pandas])
 @fuzz(1 / 2)
 @given(rows=TEXTS, delimiter=st.sampled_from(",;\t"), ends=st.sampled_from(["\n", "\r\n"]), bom=st.booleans())
 def test_delimited_text_comes_back(tmp_path, write, rows, delimiter, ends, bom):
@@ -80,13 +68,10 @@ TYPED = {
     "pandas.jsonl": lambda rows, path: frame("pandas", rows).to_json(
         path, orient="records", lines=True, double_precision=15
     ),
-    "polars.ndjson": lambda rows, path: frame("polars", rows).write_ndjson(path),
     "pyarrow.parquet": lambda rows, path: pytest.importorskip("pyarrow.parquet").write_table(arrow(rows), path),
     "pandas.parquet": lambda rows, path: frame("pandas", rows).to_parquet(path),
-    "polars.parquet": lambda rows, path: frame("polars", rows).write_parquet(path),
     "pyarrow.feather": lambda rows, path: pytest.importorskip("pyarrow.feather").write_feather(arrow(rows), path),
     "stream.arrow": arrow_stream,
-    "polars.arrow": lambda rows, path: frame("polars", rows).write_ipc(path),
 }
 
 
