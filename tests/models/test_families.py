@@ -3,7 +3,6 @@
 What needs no PyTorch is tested on the checkpoints of the golden vectors.
 """
 
-import dataclasses
 import json
 
 import jax
@@ -14,7 +13,7 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import FAMILIES, init_model, load_config, load_model, save_model
+from jaxwhiten.models import FAMILIES, load_config, load_model, save_model
 from tests.golden.cases import CASES as GOLDEN
 from tests.golden.cases import golden, inputs, kept, write_checkpoint
 
@@ -115,22 +114,6 @@ def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
         np.testing.assert_array_equal(tensors[name], written[name], err_msg=name)
     ids, mask = batch(pad=config.pad_token_id)
     assert_same_output(theirs.eval(), tmp_path / "ours", ids, mask)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["modernbert", "mpnet", "nomic_bert"])
-def test_bfloat16_is_near_float32(tmp_path, case):
-    config = load_config(write_checkpoint(tmp_path, case))
-    folder = tmp_path / "ours"
-    save_model(init_model(dataclasses.replace(config, initializer_range=0.15), seed=0), folder)
-    ids, mask = batch(20, pad=0)
-    models = (load_model(folder, dtype=dtype)[0] for dtype in ("float32", "bfloat16"))
-    outputs = (model(jnp.asarray(ids), jnp.asarray(mask)) for model in models)
-    exact, rough = (np.asarray(output.hidden_states[-1])[mask > 0] for output in outputs)
-    assert rough.dtype == jnp.bfloat16
-    rough = rough.astype(np.float32)
-    cosine = (exact * rough).sum(-1) / np.linalg.norm(exact, axis=-1) / np.linalg.norm(rough, axis=-1)
-    assert cosine.min() > 0.998
 
 
 @pytest.mark.slow
@@ -261,9 +244,8 @@ def test_the_names_and_keys_of_published_files(tmp_path):
     assert_golden_states(tmp_path, "gemma3_text")
 
 
-@pytest.mark.parametrize("case", ["nomic_bert, experts"])
-def test_a_family_that_transformers_has_not_is_read_back(tmp_path, case):
-    model, config, _ = load_model(write_checkpoint(tmp_path, case))
+def test_a_family_that_transformers_has_not_is_read_back(tmp_path):
+    model, config, _ = load_model(write_checkpoint(tmp_path, "nomic_bert, experts"))
     tensors = load_file(tmp_path / "model.safetensors")
     save_model(model, tmp_path / "ours")
     written = load_file(tmp_path / "ours" / "model.safetensors")

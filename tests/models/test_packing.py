@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.models import init_model
-from jaxwhiten.models.packing import Packing, Segments
+from jaxwhiten.models.packing import Segments
 from tests.conftest import slow_but
 from tests.tiny import FAMILIES as OF_ALL
 from tests.tiny import tiny_config
@@ -14,24 +14,6 @@ from tests.tiny import tiny_config
 
 def mask_of(lengths, length):
     return jnp.asarray(np.arange(length) < np.asarray(lengths)[:, None], jnp.int32)
-
-
-@pytest.mark.parametrize("lengths", [[9], [1, 9, 4], [3, 2, 2, 1]])
-@pytest.mark.parametrize("spare", [0, 3])
-def test_packed_tokens_stand_in_order_and_come_back(lengths, spare):
-    mask, x = mask_of(lengths, 9), jax.random.normal(jax.random.key(0), (len(lengths), 9, 3))
-    packing = Packing.of(mask, sum(lengths) + spare)
-    packed = packing.pack(x)
-    assert packed.shape == (sum(lengths) + spare, 3)
-    np.testing.assert_array_equal(packed[: sum(lengths)], x[np.asarray(mask) > 0])
-    np.testing.assert_array_equal(packing.pad(packed)[np.asarray(mask) > 0], x[np.asarray(mask) > 0])
-
-
-def test_the_last_rows_find_no_room():
-    x = jnp.arange(12.0).reshape(3, 4, 1)
-    packing = Packing.of(mask_of([4, 2, 1], 4), 5)
-    np.testing.assert_array_equal(packing.pack(x)[:, 0], [0, 1, 2, 3, 4])
-    assert np.isfinite(packing.pad(packing.pack(x))).all()
 
 
 # Of all kinds of positions, layers and gates.

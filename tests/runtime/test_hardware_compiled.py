@@ -24,21 +24,13 @@ def nothing_chosen(monkeypatch, tmp_path):
         jax.config.update(name, value)
 
 
-def test_they_are_kept_in_the_cache_folder(nothing_chosen):
+@pytest.mark.parametrize(("own", "kept"), [(None, True), ("/elsewhere", True), (None, False)])
+def test_they_are_kept_in_the_cache_folder_or_where_the_user_says(nothing_chosen, monkeypatch, own, kept):
+    jax.config.update("jax_compilation_cache_dir", own)
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", str(int(kept)))
     hardware.keep_compiled()
-    assert jax.config.jax_compilation_cache_dir == str(nothing_chosen / "xla")
-
-
-def test_the_users_folder_stays(nothing_chosen):
-    jax.config.update("jax_compilation_cache_dir", "/elsewhere")
-    hardware.keep_compiled()
-    assert jax.config.jax_compilation_cache_dir == "/elsewhere"
-
-
-def test_they_are_not_kept_if_the_user_says_so(nothing_chosen, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
-    hardware.keep_compiled()
-    assert jax.config.jax_compilation_cache_dir is None
+    expected = str(nothing_chosen / "xla") if kept and own is None else own
+    assert jax.config.jax_compilation_cache_dir == expected
 
 
 @pytest.mark.slow

@@ -71,9 +71,6 @@ def test_an_objective_may_be_ones_own(encoder):
     assert gaps[1] < gaps[0]
 
 
-# --- options --------------------------------------------------------------------------------------------------------
-
-
 def test_every_option_has_help_and_a_record_leaves_display_out():
     assert all(field.metadata["help"] for field in dataclasses.fields(TrainingOptions))
     shown = {"save_every", "log_every", "keep", "progress"}
@@ -87,41 +84,21 @@ def test_steps_follow_from_epochs():
     assert (found.steps, found.evaluate_every) == (5, 2)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"epochs": 0}, "epochs=0"),
-        ({"learning_rate": float("nan")}, "learning_rate=nan"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"dtype": "float3"}, "Did you mean 'float32'"),
-        ({"held_out": 1.0}, "below 1"),
-    ],
-)
-def test_mistakes_are_named(settings, message):
-    with pytest.raises(InputError, match=message):
-        TrainingOptions(**settings)
-
-
 # --- held-out rows --------------------------------------------------------------------------------------------------
 
 
 def test_pairs_are_scored_by_search(encoder):
     held_out = HeldOut(Examples({"a": [*TEXTS[:20], TEXTS[0]], "b": [*TEXTS[60:80], TEXTS[61]]}))
-    cosines = encoder.similarity(encoder.encode(TEXTS[:20]), encoder.encode(TEXTS[60:80]))
-    gold = [{row} | ({1} if row == 0 else set()) for row in range(20)]
-    ranked = np.argsort(-cosines, axis=1, kind="stable")[:, :10]
-    expected = [
-        max((1 / (1 + place) for place, d in enumerate(row) if d in own), default=0.0)
-        for row, own in zip(ranked.tolist(), gold, strict=True)
-    ]
+    cosines = np.asarray(encoder.similarity(encoder.encode(TEXTS[:20]), encoder.encode(TEXTS[60:80])))
+    best = [max(cosines[row, row], cosines[0, 1] if row == 0 else -1) for row in range(20)]
+    ranks = 1 + (cosines > np.array(best)[:, None]).sum(axis=1)
+    expected = np.where(ranks <= 10, 1 / ranks, 0)
     np.testing.assert_allclose(held_out.values(encoder), expected, atol=1e-6)
     assert held_out.score(encoder) == pytest.approx(100 * np.mean(expected))
     words = held_out.values_of_words()
     found = held_out.compare({"before": held_out.values(encoder), "TF-IDF": words})
-    assert found["TF-IDF"].value == pytest.approx(100 * words.mean())
     assert found["TF-IDF"].change.value == pytest.approx(100 * (words.mean() - np.mean(expected)))
-    low, high = found["before"].interval
-    assert low <= found["before"].value <= high
+    assert found["before"].interval.low <= found["before"].value <= found["before"].interval.high
     assert tuple(found["before"].change.interval) == (0, 0)
 
 

@@ -56,8 +56,10 @@ class Stopping:
 
 
 def test_files_and_scores(tmp_path):
+    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     trained = run(tmp_path)
     assert trained.finished
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == handlers
     losses = steps_of(tmp_path)
     assert list(losses) == list(range(1, STEPS + 1))
     assert losses[STEPS] < 0.5 * losses[1]
@@ -108,12 +110,6 @@ def test_stopped_and_resumed_is_bit_equal(tmp_path, number):
     assert steps_of(tmp_path / "parts") == steps_of(tmp_path / "whole")
     for a, b in zip(jax.tree.leaves(resumed.params), jax.tree.leaves(whole.params), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_handlers_are_put_back(tmp_path):
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    run(tmp_path, steps=3)
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
 def test_lines_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path):

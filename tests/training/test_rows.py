@@ -24,13 +24,10 @@ def test_every_container_gives_the_same_examples(tmp_path):
         found = read_rows(rows, OBJECTIVES["cosent"])
         assert list(found.columns.values()) == [COLUMNS["one"], COLUMNS["two"]]
         np.testing.assert_array_equal(found.label, np.array([0.0, 0.5, 1.0], np.float32))
+    given = read_rows(ROWS, OBJECTIVES["cosine"], score_range=(0, 10))
+    np.testing.assert_allclose(given.label, [0.1, 0.3, 0.5])
     assert list(read_rows(COLUMNS, OBJECTIVES["mnr"], columns=("two", "one")).columns) == ["two", "one"]
     assert read_rows(found, OBJECTIVES["mnr"]) is found
-
-
-def test_the_range_of_scores_may_be_given():
-    found = read_rows(ROWS, OBJECTIVES["cosine"], score_range=(0, 10))
-    np.testing.assert_allclose(found.label, [0.1, 0.3, 0.5])
 
 
 def test_classes_in_the_order_of_similarity():
@@ -74,21 +71,23 @@ def test_classes_of_nli_give_triplets():
     assert list(zip(*found.columns.values(), strict=True)) == [("p", "yes", "no")]
 
 
-def test_usual_names_among_many_and_false_negatives():
-    row = {"id": 7, "question": "a", "answer": "b", "source": "c", "date": "d"}
-    assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["question", "answer"]
+@pytest.mark.parametrize(
+    ("row", "objective", "columns"),
+    [
+        ({"id": 7, "question": "a", "answer": "b", "source": "c", "date": "d"}, "mnr", ["question", "answer"]),
+        ({"id": "q7", "question": "a", "answer": "b"}, "mnr", ["question", "answer"]),
+        ({"url": "u", "query": "a", "positive": "b", "negative_1": "c"}, "mnr", ["query", "positive", "negative_1"]),
+        ({"text": "a", "label": 1}, "simcse", ["text"]),
+    ],
+    ids=str,
+)
+def test_the_columns_of_sentences_are_found_among_others(row, objective, columns):
+    assert list(read_rows([row], OBJECTIVES[objective]).columns) == columns
+
+
+def test_false_negatives_are_left_out():
     found = read_rows([("a", "b", "c"), ("A ", " C", "d"), ("x", "y", "X")], OBJECTIVES["mnr"])
     assert (len(found), found.skipped) == (1, 2)
-
-
-def test_columns_that_are_no_sentences_may_be_left_out():
-    row = {"url": "u", **dict(zip(("query", "positive", "negative_1", "negative_2"), "abcd", strict=True))}
-    assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["query", "positive", "negative_1", "negative_2"]
-    row = {"id": "q7", "question": "a", "answer": "b"}
-    assert list(read_rows([row], OBJECTIVES["mnr"]).columns) == ["question", "answer"]
-    rows = [{"sentence1": "a", "sentence2": "b", "score": 5}]
-    assert read_rows(rows, OBJECTIVES["mnr"], columns=("sentence1", "sentence2")).columns["sentence2"] == ["b"]
-    assert read_rows([{"text": "a", "label": 1}], OBJECTIVES["simcse"]).columns == {"text": ["a"]}
 
 
 def test_sentences_of_a_text_file(tmp_path):
@@ -97,32 +96,27 @@ def test_sentences_of_a_text_file(tmp_path):
     assert read_rows(["a", "b"], OBJECTIVES["simcse"]).columns == {"column1": ["a", "b"]}
 
 
-@pytest.mark.parametrize(
-    ("rows", "objective", "more", "message"),
-    [
-        ([("a", None)], "mnr", {}, "row 0: 'column2' is null"),
-        ([("a", "")], "mnr", {}, "'column2' is empty"),
-        (
-            [{"w": "a", "x": "b", "y": "c", "z": "d"}],
-            "mnr",
-            {},
-            "in the order anchors, positives, negatives; there are w, x, y, z",
-        ),
-        (ROWS, "cosent", {"columns": ("column1", "colum2")}, "no column 'colum2'"),
-        ([("a", "b")], "cosent", {}, "the column of the score with `label`"),
-        ([("a", "b", 1), ("c", "d", 1)], "cosent", {}, "all equal"),
-        ([("a", "b", "x")], "softmax", {"classes": ("y", "z")}, "'column3' is 'x', expected one of y, z"),
-        ([("a", "b", "x")], "mnr", {"label": "column3"}, "'column3' is 'x', expected one of entailment"),
-        ([("a", "b", "entailment")], "mnr", {"label": "column3"}, "no premise has both"),
-        (ROWS, "mnr", {}, "'column3' has no sentences. Use the objective cosent"),
-        (ROWS, "triplet", {}, "'column3' has no sentences"),
-        ([("a", "b", "entailment")], "mnr", {}, "mnr with the label 'column3'"),
-        ([{"sentence1": "a", "sentence2": "b", "score": 1}], "mnr", {}, "'score' has no sentences"),
-        ([{"id": 1, "query": "a", "document": "b", "date": "c", "label": 0}], "mnr", {}, "'label' has no sentences"),
-    ],
-)
-def test_mistakes_are_named(rows, objective, more, message):
-    with pytest.raises((InputError, DataError), match=message):
+PAIR = {"sentence1": "a", "sentence2": "b", "score": 1}
+MISTAKES = {
+    "null": ([("a", None)], "mnr", {}, "row 0: 'column2' is null"),
+    "empty": ([("a", "")], "mnr", {}, "'column2' is empty"),
+    "which columns": ([dict.fromkeys("wxyz", "a")], "mnr", {}, "w, x, y, z"),
+    "a typo": (ROWS, "cosent", {"columns": ("column1", "colum2")}, "'colum2'"),
+    "no score": ([("a", "b")], "cosent", {}, "`label`"),
+    "one score": ([("a", "b", 1), ("c", "d", 1)], "cosent", {}, "all equal"),
+    "another class": ([("a", "b", "x")], "softmax", {"classes": ("y", "z")}, "one of y, z"),
+    "no class of NLI": ([("a", "b", "x")], "mnr", {"label": "column3"}, "one of entailment"),
+    "no triplet": ([("a", "b", "entailment")], "mnr", {"label": "column3"}, "no premise"),
+    "another objective": (ROWS, "mnr", {}, "the objective cosent"),
+    "a label": ([("a", "b", "entailment")], "mnr", {}, "the label 'column3'"),
+    "a score": ([PAIR], "mnr", {}, "'score' has no sentences"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_named(mistake):
+    rows, objective, more, words = MISTAKES[mistake]
+    with pytest.raises((InputError, DataError), match=words):
         read_rows(rows, OBJECTIVES[objective], **more)
 
 

@@ -36,12 +36,7 @@ NONSENSE = [math.inf, -math.inf, math.nan, 1e308, -1, -1e-9, "5"]
 def test_a_setting_without_sense_is_refused_by_name(objective, setting, value):
     with pytest.raises(InputError, match=setting):
         objective_loss(objective, **{setting: value})
-
-
-@pytest.mark.parametrize(("objective", "setting"), SETTINGS, ids=NAMES)
-def test_zero_is_a_setting_only_where_it_has_a_meaning(objective, setting):
-    meant = setting in ("margin", "deletion")
-    if meant:
+    if setting in ("margin", "deletion"):  # of which 0 has a meaning
         objective_loss(objective, **{setting: 0})
     else:
         with pytest.raises(InputError, match=setting):
@@ -66,12 +61,8 @@ def test_an_option_without_sense_is_refused_by_name(field):
     for value in [-1] if type(field.default) is int else [math.inf, math.nan, 1e308, -1.0]:
         with pytest.raises(InputError, match=field.name):
             TrainingOptions(**{field.name: value})
-
-
-@pytest.mark.parametrize("value", [math.inf, math.nan, 1e308, -1.0])
-def test_weights_of_prefixes_are_finite(value):
-    with pytest.raises(InputError, match="weights"):
-        TrainingOptions(dims=(4,), weights=(value,))
+        with pytest.raises(InputError, match="weights"):
+            TrainingOptions(dims=(4,), weights=(float(value),))
 
 
 @pytest.mark.parametrize("score", [1e308, -1e308, 1e39])

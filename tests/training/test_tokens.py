@@ -18,12 +18,12 @@ def _cache(tmp_path, monkeypatch):
 
 
 def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
-    table = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
+    tokenizer = BulkTokenizer(tiny_model, 16)
+    table = tokenize_columns(COLUMNS, tokenizer)
     assert len(table.sentences) == 6
     assert len(table.tokens.lengths) == len({text for column in COLUMNS for text in column}), "kept once each"
     batch = table.batch(np.array([4, 1]), 16)
     assert batch["input_ids"].shape == (2, 2, 16)
-    tokenizer = BulkTokenizer(tiny_model, 16)
     for i, row in enumerate((4, 1)):
         for j, column in enumerate(COLUMNS):
             expected = tokenizer([column[row]]).flat
@@ -50,26 +50,25 @@ def test_key_follows_data_and_length(tiny_model, tmp_path):
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("damage", ["truncate", "header", "missing", "flip"])
+DAMAGES = {
+    "cut": ("flat.npy", lambda data: data[:-4]),
+    "a bit": ("flat.npy", lambda data: data[:-1] + bytes([data[-1] ^ 1])),
+    "a header": ("sentences.npy", lambda data: b"{"),
+    "missing": ("lengths.npy", None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
-    first = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
-    expected, entry = np.array(first.tokens.flat), tmp_path / "cache" / "tokens" / first.key
-    if damage == "truncate":
-        (entry / "flat.npy").write_bytes((entry / "flat.npy").read_bytes()[:-4])
-    elif damage == "header":
-        (entry / "sentences.npy").write_text("{")
-    elif damage == "flip":
-        content = (entry / "flat.npy").read_bytes()
-        (entry / "flat.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    else:
-        (entry / "lengths.npy").unlink()
+    first, (name, change) = tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16)), DAMAGES[damage]
+    expected, file = np.array(first.tokens.flat), tmp_path / "cache" / "tokens" / first.key / name
+    file.write_bytes(change(file.read_bytes())) if change else file.unlink()
     with pytest.warns(UserWarning, match="damaged .*: recomputing"):
         tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16))
     np.testing.assert_array_equal(tokenize_columns(COLUMNS, BulkTokenizer(tiny_model, 16)).tokens.flat, expected)
 
 
-def test_mistakes_are_named(tiny_model, tmp_path):
-    with pytest.raises(InputError, match="one length"):
-        tokenize_columns([["a"], ["b", "c"]], BulkTokenizer(tiny_model, 16))
-    with pytest.raises(InputError, match="at least one row"):
-        tokenize_columns([[]], BulkTokenizer(tiny_model, 16))
+@pytest.mark.parametrize(("columns", "words"), [([["a"], ["b", "c"]], "one length"), ([[]], "one row")])
+def test_mistakes_are_named(tiny_model, columns, words):
+    with pytest.raises(InputError, match=words):
+        tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
