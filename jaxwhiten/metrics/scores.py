@@ -183,12 +183,19 @@ def similarity(a: RowsLike, b: RowsLike, name: str = "cosine") -> Float32[np.nda
     """Similarities of all rows of `a` with all rows of `b`, in any container; a single vector is one row.
 
     Codes see `comparable`.
+
+    >>> similarity(np.eye(2), np.eye(2)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
     """
     return _ALL[check_similarity(name)](*_rows(a, b)).astype(np.float32)
 
 
 def similarity_pairwise(a: RowsLike, b: RowsLike, name: str = "cosine") -> Float32[np.ndarray, " n"]:
-    """Similarities of each row of `a` with the same row of `b`."""
+    """Similarities of each row of `a` with the same row of `b`.
+
+    >>> similarity_pairwise(np.eye(2), np.eye(2), "dot").tolist()
+    [1.0, 1.0]
+    """
     first, second = _rows(a, b)
     if len(first) != len(second):
         raise InputError(f"Expected as many vectors on both sides, got {len(first)} and {len(second)}.")

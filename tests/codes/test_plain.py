@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxwhiten import build_index
+from jaxwhiten import build_index, normalize
 from jaxwhiten.codes import make_code
 
 PLAIN = ["int8", "uint8", "binary", "ubinary"]
@@ -65,7 +65,8 @@ def test_an_index_knows_how_long_vectors_are(backend):
     """FAISS ranks by distances: with another length than theirs, it finds long or short vectors."""
     pytest.importorskip("faiss" if backend != "jax" else "jax")
     rng = np.random.default_rng(0)
-    x = (10 * (rng.standard_normal((2000, 64)) + 2) * rng.uniform(0.8, 1.2, (2000, 1))).astype(np.float32)
+    x = normalize(rng.standard_normal((2000, 64)) + 2) * rng.uniform(96, 104, (2000, 1))
+    x = x.astype(np.float32)
     queries = (x[:50] + 5 * rng.standard_normal((50, 64))).astype(np.float32)
     code = make_code("int8").partial_fit(x[:300]).partial_fit(x[300:])
     np.testing.assert_allclose(code.square_, np.square(x.astype(float)).mean(axis=0))

@@ -235,7 +235,7 @@ def test_a_model_that_ends_with_a_code_goes_into_every_database(tiny_model, tmp_
     if database == "lancedb":
         assert "the points of a code" in coded["quantizer"]
         return
-    assert coded == save_database(tmp_path / "whitened", base.whiten(texts), database)
+    assert coded == save_database(tmp_path / "whitened", base.whiten(texts), database, 8)
     models = [Encoder.from_pretrained(tmp_path / name / "model") for name in ("coded", "whitened")]
     of_code, of_whitening = (model.encode(texts[:9]) for model in models)
     np.testing.assert_allclose(np.abs(of_code @ of_code.T), np.abs(of_whitening @ of_whitening.T), atol=1e-5)
