@@ -152,7 +152,7 @@ def score_words(
         for task in tasks:
             started = time.perf_counter()
             fit_on = counts[task.fit if rows is None else rows]
-            _, weights = weigh(_WEIGHTS[name], counts, fit_on)
+            _, weights = weigh(_WEIGHTS[name], counts, fit_on, k1=1.5)
             tally.add(task, cosines(weights, task.left, task.right), fit_on.shape[0], started)
         setting = NO_WHITENING | {"k": counts.shape[1], "fit_seconds": 0.0}
         yield tally.row(Encoded("words", name, counts, tasks), whitening, setting)

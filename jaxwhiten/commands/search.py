@@ -69,7 +69,7 @@ def search(
         depth = max(k, rerank_depth) if reranker else k
         hits = opened.search(text, depth, among=ids, where=where, hybrid=hybrid)
         if reranker:
-            hits = rerank_hits(reranker, text, hits)[:k]
+            hits = search.Hits(rerank_hits(reranker, text, hits)[:k])
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]
         head = [f"> {printable(text)}"] if len(queries) != 1 else []
         yield Report("\n".join(head + lines), {"query": text, "hits": [hit.record() for hit in hits]})

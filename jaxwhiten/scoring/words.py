@@ -40,7 +40,7 @@ def count(texts: Sequence[str]) -> csr_matrix:
     return csr_matrix((counts.astype(np.float64), columns, starts), (len(texts), len(number)))
 
 
-def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, csr_matrix]:
+def weigh(name: str, counts: csr_matrix, fit: csr_matrix, k1: float = 1.2) -> tuple[csr_matrix, csr_matrix]:
     """The rows as queries and as documents, whose products are the similarities.
 
     >>> counts = count(["a dog", "a cat"])
@@ -52,6 +52,7 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
       name: `TFIDF`: 1 + log of the count, times the smoothed idf, scaled to unit length. `BM25`: that of hybrid search.
       counts: Counts of the texts.
       fit: Counts of the texts for idf and, for BM25, for the mean length. A word in none of them has the highest idf.
+      k1: How slowly the times of a word saturate, for BM25.
     """
     having = np.bincount(fit.indices, minlength=fit.shape[1])
     weights = counts.copy()
@@ -62,7 +63,7 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
         return weights, weights
     lengths = np.repeat(np.asarray(counts.sum(axis=1)).ravel(), np.diff(weights.indptr))
     mean = fit.sum() / max(1, fit.shape[0])
-    weights.data = bm25_weights(weights.data, lengths, mean, having[weights.indices], fit.shape[0])
+    weights.data = bm25_weights(weights.data, lengths, mean, having[weights.indices], fit.shape[0], k1)
     return counts, weights
 
 

@@ -24,7 +24,6 @@ _RARE = 3  # words that find candidates
 _RAREST = 0.01  # the most documents, as a share of all, that such a word may be in
 _COMMON = 0.2  # and a word that counts in BM25
 _RANK = 60  # as by Cormack et al.
-_K1 = 1.2
 _B = 0.75
 _WORD = re.compile(r"[^\W_]+")
 _LATIN = [*map(chr, (*range(0xC0, 0x250), *range(0x1E00, 0x1F00)))]
@@ -91,6 +90,7 @@ def bm25_weights(
     mean_length: float,
     having: Real[np.ndarray, " m"],
     count: int,
+    k1: float = 1.2,
 ) -> Float64[np.ndarray, " m"]:
     """The weights of words in documents: what each adds to the score of its document, once for each time in the query.
 
@@ -101,10 +101,11 @@ def bm25_weights(
       times: How often the word is in the document.
       lengths: Of the document, in words.
       having: How many of `count` documents have the word.
+      k1: How slowly the times of a word saturate.
     """
     idf = np.log1p((count - having + 0.5) / (having + 0.5))
-    norms = _K1 * (1 - _B + _B * lengths / (mean_length or 1.0))
-    weights: np.ndarray = idf * times * (_K1 + 1) / (times + norms)
+    norms = k1 * (1 - _B + _B * lengths / (mean_length or 1.0))
+    weights: np.ndarray = idf * times * (k1 + 1) / (times + norms)
     return weights
 
 

@@ -175,5 +175,5 @@ def _found(index: search.Index, rows: np.ndarray, asked: SearchRequest) -> dict[
         return {"hits": [hit.record() for hit in hits]}
     distinct = [*dict.fromkeys(asked.among)]
     among = index.known(distinct)
-    [hits] = index.hits(rows, k, among, asked.where, texts) if among else [[]]
+    [hits] = index.hits(rows, k, among, asked.where, texts) if among else [search.Hits()]
     return {"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)}

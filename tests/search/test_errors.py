@@ -128,7 +128,17 @@ def test_a_document_at_the_mean_has_no_direction_after_whitening():
 
 
 @pytest.mark.parametrize(
-    "bad", ["text", {1: 2}, {"a": float("nan")}, {"a": object()}, {"a": "\ud800"}, {"a": 2**64}, {"a": {"b": [b"c"]}}]
+    "bad",
+    [
+        "text",
+        {1: 2},
+        {"a": float("nan")},
+        {"a": object()},
+        {"a": "\ud800"},
+        {"a": 2**64},
+        {"a": -(2**63) - 1},
+        {"a": {"b": [b"c"]}},
+    ],
 )
 @pytest.mark.parametrize("door", ["build_index", "add", "update"])
 def test_metadata_is_json(door, bad):
