@@ -54,7 +54,7 @@ def search(
     if any(map(is_blank, queries)):
         raise InputError("The query is empty: pass a sentence to search for.")
 
-    from jaxwhiten.search import load_index, rerank_hits
+    from jaxwhiten.search import Hits, load_index, rerank_hits
 
     opened = load_index(index, model=model, engine=engine, read_only=True)
     ids = None if among is None else as_stored(ids_in(among), opened)
@@ -69,7 +69,7 @@ def search(
         depth = max(k, rerank_depth) if reranker else k
         hits = opened.search(text, depth, among=ids, where=where, hybrid=hybrid)
         if reranker:
-            hits = search.Hits(rerank_hits(reranker, text, hits)[:k])
+            hits = Hits(rerank_hits(reranker, text, hits)[:k])
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]
         head = [f"> {printable(text)}"] if len(queries) != 1 else []
         yield Report("\n".join(head + lines), {"query": text, "hits": [hit.record() for hit in hits]})
