@@ -18,7 +18,6 @@ from jaxwhiten.errors import (
     install_command,
     optional,
 )
-from jaxwhiten.io import cache_dir, cache_limit, trim_cache, writing
 from jaxwhiten.terminal import counted
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ def verify(*path: Source, texts: Source | None = None, clear_cache: bool = False
     if texts and not path:
         raise InputError("--texts requires a model: name its folder.")
     if clear_cache:
+        from jaxwhiten.io import trim_cache
+
         trim_cache(0)
     compared = [*_TEXTS, *(sentences(texts) if texts else ())]
     checks = list[Check]()
@@ -142,6 +143,8 @@ def _shipped() -> str:
 
 
 def _cache() -> str:
+    from jaxwhiten.io import cache_dir, cache_limit, trim_cache, writing
+
     folder = cache_dir()
     with writing(folder, OSError):
         folder.mkdir(parents=True, exist_ok=True)

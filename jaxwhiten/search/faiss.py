@@ -32,7 +32,7 @@ LEAST = 64
 _TABLE_BYTES = 1 << 20  # of queries' tables at a time, which stay in the cache
 _ALONE = 64 << 20  # bytes of codes that are scanned in less time than other threads take to start
 _TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a query are made
-_SHARE = 4 << 20  # bytes of codes, at least, that a core scans for one query
+_SHARE = 8 << 20  # bytes of codes, at least, that a core scans for one query: of fewer, threads cost more than they save
 _parallel = weakref.WeakSet["FaissCodes"]()  # those with threads that wait for a query
 
 
