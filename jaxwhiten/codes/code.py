@@ -135,14 +135,14 @@ class Quantizer:
         # Every place exists, and with "clip" NumPy does not check it.
         return np.take(table, codes + firsts, axis=0, mode="clip").reshape(*codes.shape[:-1], self.width)
 
-    def asked(
+    def query_coordinates(
         self, queries: Float32[np.ndarray, "q d"]
     ) -> tuple[Float32[np.ndarray, "q c"], Float32[np.ndarray, " q"]]:
         """Queries q of unit length as coordinates, Vᵀq, and their products with the mean."""
         both = queries @ self._asking
         return both[:, :-1], both[:, -1]
 
-    def scanned(self, asked: Float32[np.ndarray, "q c"]) -> Float32[np.ndarray, "q c"]:
+    def query_points(self, asked: Float32[np.ndarray, "q c"]) -> Float32[np.ndarray, "q c"]:
         """The points whose distances to coordinates rank vectors y nearly like the cosine: s q with s = m / c.
 
         With m, the root mean square of the lengths |y|, |s q − y|² ranks like q·u + c (1 − |u|²) / 2 for u = y / m.
@@ -157,7 +157,7 @@ class Quantizer:
         products: Float32[np.ndarray, " q"],
         codes: UInt8[np.ndarray, "*n bytes"],
     ) -> Float32[np.ndarray, "q n"]:
-        """The cosines of queries, as `asked` gives them, with decoded vectors: q·(μ + V z) / |μ + V z|.
+        """The cosines of queries, as `query_coordinates` gives them, with decoded vectors: q·(μ + V z) / |μ + V z|.
 
         Codes are [n, bytes], or [q, n, bytes] if each query has its own.
         """
@@ -362,7 +362,7 @@ class Code(Estimator):
         """
         quantizer = self.quantizer()
         centroids = quantizer.centroids
-        coordinates, of_mean = quantizer.asked(normalize(self.rows(queries)).astype(np.float32, copy=False))
+        coordinates, of_mean = quantizer.query_coordinates(normalize(self.rows(queries)).astype(np.float32, copy=False))
         of_groups = coordinates.reshape(len(coordinates), len(centroids), -1)
         products = np.einsum("gpw,qgw->qgp", centroids, of_groups)
         products[:, 0] += of_mean[:, None]

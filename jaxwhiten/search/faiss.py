@@ -32,7 +32,7 @@ LEAST = 64
 _TABLE_BYTES = 1 << 20  # of queries' tables at a time, which stay in the cache
 _ALONE = 64 << 20  # bytes of codes that are scanned in less time than other threads take to start
 _TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a query are made
-_SHARE = 8 << 20  # bytes of codes, at least, that a core scans for one query: of fewer, threads cost more than they save
+_SHARE = 8 << 20  # bytes of codes, at least, that a core scans for one query: of fewer, threads cost more time
 _parallel = weakref.WeakSet["FaissCodes"]()  # those with threads that wait for a query
 
 
@@ -137,9 +137,9 @@ class FaissCodes(CodedStore):
         self, scan: Any, units: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """`search` for mapped queries of unit length, on the calling thread."""
-        asked, products = self.quantizer.asked(units)
+        asked, products = self.quantizer.query_coordinates(units)
         wide = min(self.size, max(WIDER * k, LEAST))
-        points = self.quantizer.scanned(asked)
+        points = self.quantizer.query_points(asked)
         if among is None or self.selects:
             params = self.params(among) if self.selects else None
             with hardware.faiss_on_one_thread():

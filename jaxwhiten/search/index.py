@@ -525,7 +525,7 @@ class Index(Header):
         check_integer("k", k, 1)
         state = self._current()
         chosen = self._chosen(state, among, where)
-        scores, rows = self._ranked(state, self.asked(queries, prepared), k, prepared, chosen)
+        scores, rows = self._ranked(state, self.query_rows(queries, prepared), k, prepared, chosen)
         return scores, self.documents.ids(rows)
 
     def hits(
@@ -538,9 +538,9 @@ class Index(Header):
     ) -> list[Hits]:
         """`search` of vectors with results as `Hit`s, which include the texts; `hybrid` by the queries' `texts`."""
         check_integer("k", k, 1)
-        return self.found(self.asked(queries), k, among, where, texts)
+        return self.hits_for(self.query_rows(queries), k, among, where, texts)
 
-    def found(
+    def hits_for(
         self,
         queries: Float32[np.ndarray, "q d"],
         k: int,
@@ -606,7 +606,7 @@ class Index(Header):
             rows[number, : len(best)] = found[kept][best]
         return scores, rows, documents
 
-    def asked(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
+    def query_rows(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
         self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
@@ -820,7 +820,7 @@ def hits_of_texts(index: Any, queries: Any, k: int, among: IdsLike, where: Where
         return []
     vectors = np.ascontiguousarray(index.views.queries(texts), np.float32)
     check_lengths("query vectors", vectors)  # those of a table of words may be zero
-    several = index.found(vectors, k, among, where, texts if hybrid else None)
+    several = index.hits_for(vectors, k, among, where, texts if hybrid else None)
     return several[0] if isinstance(queries, str) else several
 
 

@@ -63,7 +63,7 @@ class JaxCodes(CodedStore):
         self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         check_process()
-        asked, products = self.quantizer.asked(self.units(queries, prepared))
+        asked, products = self.quantizer.query_coordinates(self.units(queries, prepared))
         if among is not None:
             return self.best_of(asked, products, among, k)
         queries = np.concatenate([asked, products[:, None]], axis=1)

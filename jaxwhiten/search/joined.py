@@ -100,9 +100,9 @@ class JoinedIndex:
     ) -> list[Hits]:
         """`search` with results as `Hit`s, which include the texts."""
         check_integer("k", k, 1)
-        return self.found(self.indexes[0].asked(queries), k, among, where, texts)
+        return self.hits_for(self.indexes[0].query_rows(queries), k, among, where, texts)
 
-    def found(
+    def hits_for(
         self,
         queries: Float32[np.ndarray, "q d"],
         k: int,
@@ -111,7 +111,7 @@ class JoinedIndex:
         texts: Sequence[str] | None = None,
     ) -> list[Hits]:
         """`hits` of checked queries."""
-        results = [index.found(queries, k, some, where, texts) for index, some in self._parts(among)]
+        results = [index.hits_for(queries, k, some, where, texts) for index, some in self._parts(among)]
         several = zip(*results, strict=True)
         return [Hits(heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score)) for lists in several]
 

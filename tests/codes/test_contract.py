@@ -124,7 +124,7 @@ def test_tables_and_coordinates_give_the_scores(code, codes):
     groups = np.arange(halves.shape[1])
     found = products[:, groups, halves].sum(axis=2) / np.sqrt(squares[groups, halves].sum(axis=1))
     np.testing.assert_allclose(found, wanted, atol=2e-5)
-    asked = quantizer.asked(normalize(X[:5]))
+    asked = quantizer.query_coordinates(normalize(X[:5]))
     np.testing.assert_allclose(quantizer.cosines(*asked, values), wanted, atol=1e-5)
     each = quantizer.cosines(*asked, np.stack([values[:40]] * 5))
     np.testing.assert_allclose(each, wanted[:, :40], atol=1e-5)

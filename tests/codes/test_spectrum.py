@@ -172,8 +172,8 @@ def test_the_scan_ranks_nearly_like_the_cosine():
     x = (rng.normal(size=(3000, 24)) * np.arange(1, 25) ** -0.5 * 5 + 1.5).astype(np.float32)
     code = SpectrumCode(bytes=12).fit(x)
     quantizer, codes = code.quantizer(), code.encode(x[:2000])
-    asked, products = quantizer.asked(normalize(x[2000:2100]))
-    distances = ((quantizer.scanned(asked)[:, None] - quantizer.coordinates(codes)) ** 2).sum(axis=2)
+    asked, products = quantizer.query_coordinates(normalize(x[2000:2100]))
+    distances = ((quantizer.query_points(asked)[:, None] - quantizer.coordinates(codes)) ** 2).sum(axis=2)
     best = np.argsort(-quantizer.cosines(asked, products, codes), axis=1)[:, :10]
     nearest = np.argsort(distances, axis=1)[:, :40]
     assert np.mean([np.isin(a, b) for a, b in zip(best, nearest, strict=True)]) > 0.98

@@ -217,7 +217,7 @@ def test_lancedb_takes_the_points_of_a_code(tiny_model, tmp_path):
     quantizer = encoder.view.head.code.quantizer()
     stored = quantizer.coordinates(np.asarray(encoder.encode(texts)).view(np.uint8))
     queries = encoder.view.uncoded(texts[:9])
-    points = quantizer.scanned(quantizer.asked(normalize(queries))[0])
+    points = quantizer.query_points(quantizer.query_coordinates(normalize(queries))[0])
     distances = np.square(points[:, None] - stored).sum(axis=2)
     for text, row in zip(texts, distances, strict=False):
         found = [int(id) for id, _ in recipe["query"](db, small.encode(text), 5)]

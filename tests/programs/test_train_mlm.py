@@ -35,6 +35,7 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
         "model",
         "results.json",
         "metrics.jsonl",
+        "loss.png",
         "recipe.json",
     }
     results = json.loads((out / "results.json").read_text())

@@ -47,6 +47,7 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
         "model",
         "results.json",
         "metrics.jsonl",
+        "loss.png",
         "recipe.json",
     }
     assert json.loads((out / "results.json").read_text())["step"] == 6

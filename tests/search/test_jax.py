@@ -41,7 +41,7 @@ class Case:
 
     @property
     def asked(self):
-        coordinates, products = self.quantizer.asked(self.queries)
+        coordinates, products = self.quantizer.query_coordinates(self.queries)
         return np.concatenate([coordinates, products[:, None]], axis=1)
 
     def check(self, scores, rows):
