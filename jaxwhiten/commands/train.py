@@ -78,7 +78,7 @@ def train(
     new_folder(output, "model", overwrite=overwrite)
     from jaxwhiten.errors import check_installed
 
-    for module in ("optax", "orbax.checkpoint", "grain", "tensorboardX"):
+    for module in ("optax", "orbax.checkpoint", "grain", "tensorboardX", "matplotlib"):
         check_installed(module, "train", "Training", _PACKAGES.get(module, ""))
 
     from jaxwhiten import training

@@ -211,7 +211,7 @@ def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: i
     """`save_database` for a database that takes the points of a code: its vectors are Vᵀx, for unit vectors x.
 
     The database subtracts Vᵀμ, the center of its only partition, and codes the rest with the points of the code. Query
-    vectors are stretched, so that Euclidean distances rank like cosines (`Quantizer.scanned`).
+    vectors are stretched, so that Euclidean distances rank like cosines (`Quantizer.query_points`).
     """
     if size not in (None, code.nbytes):
         raise InputError(f"{encoder.name}: its code has {code.nbytes} bytes: omit `bytes`, or fit one of {size} bytes.")
