@@ -28,8 +28,8 @@ _ONLY_RELEVANT = (
     " `corpus`"
 )
 _HELD_OUT = (
-    "real queries find 1 to 9 points less than such held-out documents, most among few rows: measure with"
-    " `jaxwhiten score --queries`"
+    "real queries find 1 to 9 points less than such held-out documents, most among few rows: pass"
+    " `queries`"
 )
 HEADS = {
     "spearman": "Spearman × 100",

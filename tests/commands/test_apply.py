@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Whitening
+from jaxwhiten.commands import encode
 
 
 @pytest.fixture

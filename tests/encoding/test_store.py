@@ -165,7 +165,7 @@ import os, signal, sys
 from jaxwhiten import Encoder
 from jaxwhiten.encoding import EmbeddingStore, store
 from jaxwhiten.views.view import together
-from tests.tiny import SENTENCES
+from tests.sentences import SENTENCES
 model, folder, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store._SECONDS, batches = 0, []
 

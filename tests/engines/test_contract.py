@@ -62,7 +62,8 @@ def test_every_door(engine, encoder, shallow_model, expected, tmp_path, monkeypa
     folder = coded.save(tmp_path / "coded")
     out, file = tmp_path / "vectors.npy", tmp_path / "texts.txt"
     file.write_text("\n".join(texts))
-    assert cli.main(["encode", str(file), "--model", str(folder), "--engine", engine, "-o", str(out)]) == 0
+    monkeypatch.setenv("JAXWHITEN_ENGINE", engine)
+    assert cli.main(["encode", str(file), "--model", str(folder), "-o", str(out)]) == 0
     same(np.load(out), expected[[bool(text) for text in SENTENCES]])
 
 

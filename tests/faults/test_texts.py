@@ -171,9 +171,13 @@ def test_every_door_takes_texts_so(kit, door):
 
 def test_rows_that_are_no_pairs_are_refused(kit):
     for door in (kit.cross.predict, lambda rows: evaluate(kit.encoder, rows)):
-        for bad in (["ab"], [("a", "b", "c", "d")], [None], [b"ab"]):
+        for bad in ([("a", "b", "c", "d")], [None], [b"ab"]):
             with pytest.raises(InputError, match=r"^Row 0: .*tuples"):
                 door(bad)
+    with pytest.raises(InputError, match=r"^Row 0: .*tuples"):
+        kit.cross.predict(["ab"])
+    with pytest.raises(InputError, match="held out"):
+        evaluate(kit.encoder, ["ab"])  # texts without judgments, too few
     table = [{"a": "one", "b": "two"}]
     with pytest.raises(InputError, match=r"^Row 0: .*tuples"):
         kit.cross.predict(table)
