@@ -81,7 +81,12 @@ def test_codes_are_found_as_by_brute_force(mesh, n, points, k, queries):
 def test_equal_codes_come_in_the_order_of_their_rows(mesh, small_blocks, queries):
     case = Case(4001, copies=1900, queries=queries)
     documents = kernels.place_codes(mesh, case.codes, case.quantizer)
-    assert case.check(*kernels.searcher(mesh, 20)(case.asked, documents, 4001)) == 1
+    scores, ids = kernels.searcher(mesh, 20)(case.asked, documents, 4001)
+    assert case.check(scores, ids) > 0.99  # products are rounded differently on different processors
+    found, ids = case.codes[np.asarray(ids)], np.asarray(ids)
+    equal = (found[:, 1:] == found[:, :-1]).all(axis=2)
+    assert equal.any()
+    assert (np.diff(ids)[equal] > 0).all()
 
 
 @pytest.mark.parametrize("queries", [1, 20])
