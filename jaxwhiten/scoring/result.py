@@ -27,10 +27,7 @@ _ONLY_RELEVANT = (
     "only documents that are relevant to a query were searched, which hides losses: add the rest of the corpus with"
     " `corpus`"
 )
-_HELD_OUT = (
-    "real queries find 1 to 9 points less than such held-out documents, most among few rows: pass"
-    " `queries`"
-)
+_HELD_OUT = "real queries find 1 to 9 points less than such held-out documents, most among few rows: pass `queries`"
 HEADS = {
     "spearman": "Spearman × 100",
     "pearson": "Pearson × 100",

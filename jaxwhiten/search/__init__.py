@@ -5,8 +5,8 @@ from jaxwhiten.search.documents import Document
 from jaxwhiten.search.index import BACKENDS, Hit, Hits, Index
 from jaxwhiten.search.joined import JoinedIndex, load_index
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
-from jaxwhiten.search.text import add_text, rerank_hits, search_text
+from jaxwhiten.search.text import rerank_hits, search_text
 
-__all__ = ["BACKENDS", "Document", "Hit", "Hits", "Index", "JoinedIndex", "add_text", "build_index"]
+__all__ = ["BACKENDS", "Document", "Hit", "Hits", "Index", "JoinedIndex", "build_index"]
 __all__ += ["load_index", "paraphrase_mining", "paraphrase_mining_embeddings", "rerank_hits", "search_text"]
 __all__ += ["semantic_search"]

@@ -334,19 +334,25 @@ class Index(Header):
         ids: IdsLike = None,
         metadata: Any = None,
     ) -> None:
-        """Adds raw vectors [n, d], encoded like the others, with texts and metadata if the index keeps them.
+        """Adds texts, which the index encodes, or raw vectors [n, d], encoded like the others, with their texts.
 
-        `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Those
-        of the index are for `update` and `upsert`. Fitted and trained parts do not change.
+        >>> index = Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs."])
+        >>> index.add(["It rains."])
+        >>> [document.text for document in index]
+        ['A dog runs.', 'It rains.']
+
+        `documents` are the texts of vectors. They and `metadata` are required if the index keeps them, `ids` if the
+        other documents brought theirs; otherwise the index assigns the next numbers. Those of the index are for
+        `update` and `upsert`. Fitted and trained parts do not change.
 
         Raises:
-          InputError: An id exists already, or an argument does not fit the index.
+          InputError: An id exists already, an argument does not fit the index, or it has no encoder for texts.
           MismatchError: What `Encoder.encode` returned is of another space than the documents.
         """
         self._put("add", vectors, ids, documents, metadata)
 
     def update(self, ids: IdsLike, vectors: RowsLike, *, documents: Texts | None = None, metadata: Any = None) -> None:
-        """Replaces the documents of existing ids with new raw vectors, texts and metadata, see `add`.
+        """Replaces the documents of existing ids with new texts, or raw vectors and their texts, see `add`.
 
         New ids are for `add` and `upsert`: an `InputError` names the first unknown one, and says how many there are.
         """
@@ -361,6 +367,12 @@ class Index(Header):
 
     def _put(self, change: str, vectors: RowsLike, ids: IdsLike, documents: Texts | None, metadata: Any) -> int:
         """Adds or replaces documents, and returns how many it replaced."""
+        if len(vectors) and are_texts(vectors):
+            if documents is not None:
+                raise InputError("`documents`: texts were passed in place of vectors: omit it.")
+            documents = as_texts([vectors] if isinstance(vectors, str) else vectors, "document")
+            self.check_ids(change, ids, len(documents))  # before they are encoded
+            vectors = _views_of(self).documents(documents)
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)
@@ -810,15 +822,22 @@ def are_texts(queries: RowsLike) -> bool:
     return not listed and getattr(first, "ndim", 0) != 1
 
 
+def _views_of(index: Any) -> Views:
+    """The views of an index; InputError if it has no encoder."""
+    if (views := index.views) is None:
+        raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
+    result: Views = views
+    return result
+
+
 def hits_of_texts(index: Any, queries: Any, k: int, among: IdsLike, where: Where | None, hybrid: bool) -> Any:
     """The hits of a text, or those of each of several, in an index that knows its encoder."""
     texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
     check_integer("k", k, 1)
-    if index.views is None:
-        raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
+    views = _views_of(index)
     if not texts:
         return []
-    vectors = np.ascontiguousarray(index.views.queries(texts), np.float32)
+    vectors = np.ascontiguousarray(views.queries(texts), np.float32)
     check_lengths("query vectors", vectors)  # those of a table of words may be zero
     several = index.hits_for(vectors, k, among, where, texts if hybrid else None)
     return several[0] if isinstance(queries, str) else several

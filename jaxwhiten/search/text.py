@@ -57,36 +57,6 @@ def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> Hits:
     return Hits(hits[row["corpus_id"]]._replace(score=row["score"]) for row in ranked)
 
 
-def add_text(
-    index: Index,
-    encoder: Encodes,
-    texts: Texts,
-    ids: IdsLike = None,
-    *,
-    replace: bool = False,
-    metadata: Any = None,
-) -> None:
-    """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
-
-    The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` and `metadata` are as for
-    `Index.add`, or with `replace` as for `Index.upsert`.
-
-    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> index = encoder.index(["A dog runs."])
-    >>> add_text(index, encoder, ["It rains."])
-    >>> index.ids.tolist()
-    [0, 1]
-    """
-    if not (texts := as_texts(texts, "document")):
-        return
-    index.check_ids("upsert" if replace else "add", ids, len(texts))
-    vectors = view_for(index, encoder, "document")(texts)
-    if replace:
-        index.upsert(ids, vectors, documents=texts, metadata=metadata)
-    else:
-        index.add(vectors, documents=texts, ids=ids, metadata=metadata)
-
-
 def without_blank(
     texts: Sequence[str], ids: Sequence[Any] | None = None, metadata: Sequence[Any] | None = None
 ) -> tuple[list[str], list[Any] | None, list[Any] | None, int]:

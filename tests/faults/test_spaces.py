@@ -15,7 +15,7 @@ from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import Int8, SpectrumCode, load_fitted
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.runners.parts import EmbedPlan, Parts
-from jaxwhiten.search import add_text, build_index, search_text, semantic_search
+from jaxwhiten.search import build_index, search_text, semantic_search
 from jaxwhiten.space import SpaceWarning
 from tests.sentences import generated
 from tests.tiny import write_model
@@ -78,7 +78,6 @@ DOCUMENTS = {
     "build_index(space=)": lambda a, b, _: build_index(b.encode_document(NEW), "jax", space=a.documents.space),
     "build_index(codes=)": lambda a, b, _: index_of(b, codes=coded(a)),
     "Index.add": lambda a, b, _: index_of(a).add(b.encode_document(NEW), documents=NEW),
-    "add_text": lambda a, b, _: add_text(index_of(a), b, NEW),
     "Moments.merge": lambda a, b, _: moments_of(a).merge(moments_of(b)),
     "Encoder.with_whitening": lambda a, b, _: b.with_whitening(fitted(a)),
     "Encoder.with_code": lambda a, b, _: b.with_code(coded(a)),
@@ -152,7 +151,7 @@ def test_queries_need_the_prompt_of_queries_and_documents_do_not(encoders, door,
     other = encoders["prompt of queries"]
     with pytest.raises(MismatchError, match="expected prompts="):
         QUERIES[door](encoders["base"], other, tmp_path)
-    add_text(index_of(encoders["base"]), other, NEW)
+    index_of(encoders["base"]).add(other.encode_document(NEW), documents=NEW)
 
 
 def test_moments_of_unknown_origin_are_said_so(encoders, run, tmp_path):

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxwhiten import Space, Whitening
+from jaxwhiten import Encoder, Space, Whitening
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.errors import MismatchError
-from jaxwhiten.search import build_index
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.search import build_index, load_index
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
@@ -157,3 +157,21 @@ def test_lists_with_too_few_documents_give_minus_one(vectors):
     scores, ids = index.search(vectors[:20], 500)
     assert (ids == -1).any()
     assert np.isneginf(scores[ids == -1]).all()
+
+
+def test_texts_are_encoded_by_the_index(tiny_model, tmp_path):
+    prompts = {"document": "salt "}
+    encoder = Encoder(Encoder(tiny_model, pooling="mean", prompts=prompts).save(tmp_path / "model"))
+    encoder.index(["a dog", "rain"], ids=["a", "b"]).save(tmp_path / "docs.db")
+    for changed in (encoder.index(["a dog", "rain"], ids=["a", "b"]), load_index(tmp_path / "docs.db")):
+        changed.add("a cat", ids=["c"])
+        assert changed.upsert(["b", "d"], ["snow", "wind"]) == 1
+        changed.update(["a"], ("a wolf",))
+        assert {document.id: document.text for document in changed} == dict(a="a wolf", b="snow", c="a cat", d="wind")
+        [[hit]] = changed.hits(encoder.encode_document(["snow"]), 1)
+        assert (hit.id, round(hit.score, 4)) == ("b", 1)
+        for bad in ({"documents": ["x"], "ids": ["e"]}, {}, {"ids": ["a"]}):
+            with pytest.raises(InputError):
+                changed.add(["x"], **bad)
+    with pytest.raises(InputError, match="no encoder"):
+        build_index(np.eye(3), "jax").add(["x"])

@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.search import add_text, build_index, load_index, search_text
+from jaxwhiten.search import build_index, load_index, search_text
 from tests.sentences import generated
 
 D = 16
@@ -70,7 +70,7 @@ def test_a_search_of_a_text_is_that_of_its_vector(tiny_model, options):
     assert [hit.id for hit in by_text] == ids[0].tolist()
     np.testing.assert_allclose([hit.score for hit in by_text], scores[0], atol=1e-6)
     assert search_text(index, encoder, [TEXTS[7]], 9) == [by_text]
-    add_text(index, encoder, ["Salt and pepper."])
+    index.add(["Salt and pepper."])
     [hits] = index.hits(np.asarray(encoder.encode_document(["Salt and pepper."])), 3)
     assert hits[0].score > 0.8
     assert len(TEXTS) in [hit.id for hit in hits]
