@@ -101,7 +101,9 @@ class SQLite:
             code = extended & 0xFF
             damaged = code in _DAMAGED or extended == sqlite3.SQLITE_IOERR_SHORT_READ  # the file was cut
             if damaged and not isinstance(error, sqlite3.ProgrammingError):
-                raise FormatError(f"{self.name}: cannot be read ({error}). It is damaged, or another kind of file: rebuild it.") from error
+                raise FormatError(
+                    f"{self.name}: cannot be read ({error}). It is damaged, or another kind of file: rebuild it."
+                ) from error
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 reason = f"another writer has not ended within {_SECONDS:.0f} s"
             elif code == sqlite3.SQLITE_FULL:
