@@ -39,9 +39,9 @@ def embed(
       jaxwhiten embed "corpus/*.parquet" --column text --id id --moments moments.safetensors -o parts/
     """
     check_installed("pyarrow", "data", "A corpus in Parquet files")
+    Bounds(0).check("ray", ray)
     if ray:
         check_installed("ray", "ray", "Running on Ray")
-    Bounds(0).check("ray", ray)
     Bounds(1).check("part_rows", part_rows)
     if moments:
         new_file(moments, "moments", overwrite=overwrite)
