@@ -57,7 +57,8 @@ texts = [text(i) for i in range(n)]
 before = held()
 _, seconds = timed(lambda: build(texts))
 peak = held("VmHWM")
-size = sum(os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(folder) for name in names)
+files = [folder] if os.path.isfile(folder) else (os.path.join(r, name) for r, _, names in os.walk(folder) for name in names)
+size = sum(map(os.path.getsize, files))
 print(json.dumps({"build_s": seconds, "build_mb": peak - before, "folder_mb": size / 1e6}))
 """
 LOAD = """
@@ -205,7 +206,7 @@ def measure(config: Growth) -> Iterator[harness.Row]:
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "vectors.npy"
             vectors(file, documents)
-            for name in ("jaxwhiten", *config.peers.split(",")):
+            for name in ("jaxwhiten", *filter(None, config.peers.split(","))):
                 if documents > limits.get(name, 0 if name in PEERS else documents):
                     continue
                 row: dict[str, Any] = {"documents": documents, "index": name}
