@@ -57,8 +57,9 @@ texts = [text(i) for i in range(n)]
 before = held()
 _, seconds = timed(lambda: build(texts))
 peak = held("VmHWM")
-files = [folder] if os.path.isfile(folder) else (os.path.join(r, name) for r, _, names in os.walk(folder) for name in names)
-size = sum(map(os.path.getsize, files))
+parent, name = os.path.split(folder)
+paths = [path for root, _, names in os.walk(parent) for path in (os.path.join(root, file) for file in names)]
+size = sum(os.path.getsize(path) for path in paths if os.path.relpath(path, parent).startswith(name))
 print(json.dumps({"build_s": seconds, "build_mb": peak - before, "folder_mb": size / 1e6}))
 """
 LOAD = """
