@@ -154,7 +154,8 @@ def existing(path: Path, error: type[JaxwhitenError] = FormatError, expected: st
     'texts.txt'
     """
     if not os.path.isfile(path):  # also for a name that is too long
-        raise error(f"{path}: no such file{expected}.")
+        what = "is a folder, no file" if os.path.isdir(path) else "no such file"
+        raise error(f"{path}: {what}{expected}.")
     return path
 
 
