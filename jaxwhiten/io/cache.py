@@ -70,10 +70,11 @@ def trim_cache(limit: int | float | None = None) -> int:
             status = entry.stat()
             used = max(status.st_mtime, 0 if entry.is_dir() else status.st_atime)
             entries.append((used, sum(file.stat().st_size for file in (entry, *entry.rglob("*"))), entry))
+    entries.sort(reverse=True)
     total = taken = 0
-    for used, size, entry in sorted(entries, reverse=True):
+    for used, size, entry in entries:
         total += size
-        if total <= most or (most and used == max(entries)[0]):
+        if total <= most or (most and used == entries[0][0]):
             taken += size
         elif entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)

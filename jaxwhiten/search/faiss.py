@@ -141,9 +141,8 @@ class FaissCodes(CodedStore):
         wide = min(self.size, max(WIDER * k, LEAST))
         points = self.quantizer.query_points(asked)
         if among is None or self.selects:
-            params = self.params(among) if self.selects else None
             with hardware.faiss_on_one_thread():
-                candidates = scan.search(points, wide, params=params)[1]
+                candidates = scan.search(points, wide, params=self.params(among))[1]
             return self._best(asked, products, candidates, k)
         deep = 2 * wide * -(-self.size // max(1, len(among)))
         if len(among) <= deep:

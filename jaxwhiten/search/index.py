@@ -367,7 +367,7 @@ class Index(Header):
 
     def _put(self, change: str, vectors: RowsLike, ids: IdsLike, documents: Texts | None, metadata: Any) -> int:
         """Adds or replaces documents, and returns how many it replaced."""
-        if len(vectors) and are_texts(vectors):
+        if are_texts(vectors) and len(vectors):
             if documents is not None:
                 raise InputError("`documents`: texts were passed in place of vectors: omit it.")
             documents = as_texts([vectors] if isinstance(vectors, str) else vectors, "document")
@@ -567,7 +567,7 @@ class Index(Header):
             check_counts("texts", len(texts), "queries", len(queries))
         while True:
             state = self._current()
-            chosen = None if among is None and where is None else self._chosen(state, among, where)
+            chosen = self._chosen(state, among, where)
             if texts is None:
                 scores, rows = self._ranked(state, queries, k, False, chosen)
                 documents = self.documents.fetch(sorted({*rows.ravel().tolist()} - {-1}))
@@ -824,10 +824,10 @@ def are_texts(queries: RowsLike) -> bool:
 
 def _views_of(index: Any) -> Views:
     """The views of an index; InputError if it has no encoder."""
-    if (views := index.views) is None:
+    views: Views | None = index.views
+    if views is None:
         raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-    result: Views = views
-    return result
+    return views
 
 
 def hits_of_texts(index: Any, queries: Any, k: int, among: IdsLike, where: Where | None, hybrid: bool) -> Any:

@@ -175,3 +175,6 @@ def test_texts_are_encoded_by_the_index(tiny_model, tmp_path):
                 changed.add(["x"], **bad)
     with pytest.raises(InputError, match="no encoder"):
         build_index(np.eye(3), "jax").add(["x"])
+    for bad in (iter([[1.0, 0.0, 0.0]]), 5):
+        with pytest.raises(InputError):
+            build_index(np.eye(3), "jax").add(bad)
