@@ -29,10 +29,9 @@ from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 from configs.settings import Config, keys
-from jaxwhiten import interrupts
 from jaxwhiten.commands.cli import in_flags, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
-from jaxwhiten.terminal import naming
+from jaxwhiten.terminal import interrupts, naming
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/guides/corpora.md)"
 # Library parameters whose config keys have other names.

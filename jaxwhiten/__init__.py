@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jaxwhiten._lazy import exports
 from jaxwhiten._version import __version__
-from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:
     from jaxwhiten.arrays import normalize

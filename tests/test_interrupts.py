@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from jaxwhiten import interrupts
+from jaxwhiten.terminal import interrupts
 from tests.conftest import ONE_DEVICE, ROOT, without_hwloc
 from tests.tiny import SENTENCES
 
@@ -101,7 +101,9 @@ def test_while_it_encodes(tiny_model, tmp_path):
 
 def run(code, *words):
     return start(
-        "-c", f"import gc, os, signal, sys\nfrom jaxwhiten import interrupts\ninterrupts.handle()\n{code}", *words
+        "-c",
+        f"import gc, os, signal, sys\nfrom jaxwhiten.terminal import interrupts\ninterrupts.handle()\n{code}",
+        *words,
     )
 
 
@@ -165,7 +167,7 @@ def test_training_stops_in_its_own_time():
 
 
 def test_where_it_was_ignored_it_stays_so():
-    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from jaxwhiten import interrupts; "
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from jaxwhiten.terminal import interrupts; "
     code += f"interrupts.handle(); import os; {ME}; print('went on')"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "went on\n"
 

@@ -2,8 +2,9 @@
 
 import time
 
-from jaxwhiten import bars, terminal
-from jaxwhiten.bars import Progress
+from jaxwhiten import terminal
+from jaxwhiten.terminal import bars
+from jaxwhiten.terminal.bars import Progress
 
 
 def test_lines_in_a_file(capsys, monkeypatch):

@@ -3,7 +3,7 @@
 import os
 
 from configs import need
-from jaxwhiten import interrupts
+from jaxwhiten.terminal import interrupts
 
 os.environ.setdefault("JAXWHITEN_ENGINE", "jax")  # the reference, on every machine
 interrupts.handle_in_program()  # before anything heavy is imported

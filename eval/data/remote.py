@@ -17,9 +17,9 @@ from pathlib import Path
 
 from eval.data import protocol
 from eval.data.protocol import TaskSpec
-from jaxwhiten.bars import Progress
 from jaxwhiten.errors import REASON, DataError, DataNotFoundError, OutputError, optional, turning
 from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
+from jaxwhiten.terminal.bars import Progress
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
 SENTEVAL_URL_VARIABLE = "JAXWHITEN_SENTEVAL_URL"  # for mirrors

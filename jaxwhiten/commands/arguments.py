@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 from cyclopts import Parameter
 
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, warn
-from jaxwhiten.locks import LOCK
 from jaxwhiten.options import WhiteningParameters, check_bounds
 from jaxwhiten.types import Fields
 
@@ -159,6 +158,8 @@ def new_folder(path: str, kind: str, *, overwrite: bool, what: str = "the output
 def check_new(path: str, overwrite: bool) -> None:
     """Raises InputError for a path that has contents, unless they may be replaced."""
     if os.path.isdir(path):
+        from jaxwhiten.io.locks import LOCK  # jaxwhiten.io imports NumPy, which no help needs
+
         full = bool(set(os.listdir(path)) - {LOCK})
     else:
         full = os.path.isfile(path) and os.path.getsize(path) > 0

@@ -20,10 +20,11 @@ from typing import Annotated, Any, Literal, NoReturn, get_args
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError
 
-from jaxwhiten import interrupts, terminal
+from jaxwhiten import terminal
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Report, SourceName, check_places, in_flags, one_line
 from jaxwhiten.errors import InputError, JaxwhitenError, check_name, unknown_name, warn
+from jaxwhiten.terminal import interrupts
 
 # Commands, each with its module.
 COMMANDS = {

@@ -114,9 +114,9 @@ def apply(
 
     from jaxwhiten.arrays import as_matrix, work_dtype
     from jaxwhiten.arrays import normalize as to_unit_length
-    from jaxwhiten.bars import Progress
     from jaxwhiten.codes import Code
     from jaxwhiten.codes.files import open_vectors, vector_writer
+    from jaxwhiten.terminal.bars import Progress
 
     rows = open_vectors(vectors)
     fitted = load_whitening(whitening, knobs)

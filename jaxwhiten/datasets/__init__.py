@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxwhiten.lazy import exports
+from jaxwhiten._lazy import exports
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.examples import LABELS as NLI_LABELS

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxwhiten import interrupts
 from jaxwhiten.errors import REASON, DataError, DataNotFoundError, turning
 from jaxwhiten.io import PathLike, writing
+from jaxwhiten.terminal import interrupts
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")

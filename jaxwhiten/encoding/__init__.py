@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from jaxwhiten._lazy import exports
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.engines import length_ladder
 from jaxwhiten.head import PoolingWarning
-from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding.cross import CrossEncoder

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from jaxwhiten import interrupts, io
+from jaxwhiten import io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, OutputError, warn
 from jaxwhiten.head.head import contents_in, pooling_names
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.store import SQLite, replacing
-from jaxwhiten.terminal import counted, note
+from jaxwhiten.terminal import counted, interrupts, note
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Json
 from jaxwhiten.vectors import with_space

@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from jaxwhiten._lazy import uncollected
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, OPENVINO
 from jaxwhiten.engines.batching import Batch, BatchResult, Layout
 from jaxwhiten.engines.cache import ModelCache
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import Heads
-from jaxwhiten.lazy import uncollected
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.space import Space

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten._lazy import hidden
 from jaxwhiten.arrays import normalize
 from jaxwhiten.engines.batching import Batch, BatchResult, Layout, needs_no_plan
 from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import InputError, MissingDependencyError, check_name, optional, unknown_name
 from jaxwhiten.head import Heads, Normalize, Quantize, Step, at_pooling, facts, lasting, leaves, write_steps
 from jaxwhiten.head.head import before_code
-from jaxwhiten.lazy import hidden
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.options import DTYPES

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from jaxwhiten import interrupts
 from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputError
+from jaxwhiten.io.locks import LOCK, locked
 from jaxwhiten.io.records import read_json
-from jaxwhiten.locks import LOCK, locked
+from jaxwhiten.terminal import interrupts
 
 PathLike = str | os.PathLike[str]
 MANIFEST = "jaxwhiten.json"  # lists the files of a folder made by `whole_folder`

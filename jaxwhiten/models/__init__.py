@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxwhiten.lazy import exports
+from jaxwhiten._lazy import exports
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.folders import FAMILIES, load_config, resolve_folder
 

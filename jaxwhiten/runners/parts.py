@@ -20,13 +20,13 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.bars import Progress
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, optional, turning
 from jaxwhiten.space import Space, check_space
+from jaxwhiten.terminal.bars import Progress
 from jaxwhiten.types import Fields, Json
 from jaxwhiten.vectors import with_space
 from jaxwhiten.whitening import Moments

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.bars import Progress
+from jaxwhiten._lazy import hidden
 from jaxwhiten.errors import FormatError, optional
-from jaxwhiten.lazy import hidden
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.terminal import say
+from jaxwhiten.terminal.bars import Progress
 from jaxwhiten.types import Fields
 
 METRICS_FILE = "metrics.jsonl"

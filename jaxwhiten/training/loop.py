@@ -16,7 +16,7 @@ import jax
 
 from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.io import PathLike
-from jaxwhiten.locks import locked
+from jaxwhiten.io.locks import locked
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
 from jaxwhiten.runtime.hardware import keep_compiled

@@ -283,6 +283,6 @@ def progress(sentences: object = (), show: bool | None = None) -> Any:
     total = len(sentences) if isinstance(sentences, Sized) else None
     if show is False or (show is None and total is not None and total <= _FEW):
         return contextlib.nullcontext()
-    from jaxwhiten.bars import Progress  # tqdm's import takes longer than a few sentences
+    from jaxwhiten.terminal.bars import Progress  # tqdm's import takes longer than a few sentences
 
     return Progress(show, total=total, desc="encode", unit="text", leave=False, delay=1 if show is None else 0)

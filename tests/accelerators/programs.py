@@ -169,7 +169,8 @@ def _train(target: Target, params: Any, loss: Any, batch: dict[str, Any]) -> Any
     mesh, how = target.mesh(), TrainingOptions(steps=1000, batch_size=len(target.devices), learning_rate=2e-5)
     state = jax.eval_shape(lambda p: TrainState(jnp.zeros((), jnp.int32), p, transformation(how).init(p)), params)
     step = make_step(loss, how, mesh)
-    return step.func.lower(*step.args, shaped(state, mesh), shaped(batch, mesh, "data"))
+    rate_and_key = jax.eval_shape(step.begin, state.step)
+    return step.program.lower(step.frozen, *rate_and_key, shaped(state, mesh), shaped(batch, mesh, "data"))
 
 
 def train_pairs(config: EncoderConfig, rows: int, length: int, remat: bool = False) -> Callable[[Target], Any]:

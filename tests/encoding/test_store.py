@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten import Encoder, interrupts
+from jaxwhiten import Encoder
 from jaxwhiten.encoding import store as store_module
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import canonical
+from jaxwhiten.terminal import interrupts
 from jaxwhiten.text.tokenization import COUNTS
 from jaxwhiten.views.view import together
 from tests.conftest import ONE_DEVICE

@@ -38,11 +38,3 @@ def test_the_client_of_the_guide(coded):
     exec(here(code, coded), names := {})
     assert len(names["queries"].data[0].embedding) == 48  # columns of the whitening before the code
     assert len(names["codes"].data[0].embedding) == 16
-
-
-def test_the_page_of_the_guide_sends_what_search_takes(coded):
-    ((_, page),) = blocks(GUIDE, "js")
-    (sent,) = re.findall(r"JSON.stringify\((.*?)\)", page)
-    answer = coded.post("/search", **json.loads(re.sub(r"(\w+):", r'"\1":', sent)))
-    assert len(answer.json()["hits"]) == 5
-    assert {"score", "text"} <= set(answer.json()["hits"][0])

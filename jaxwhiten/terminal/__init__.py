@@ -1,4 +1,4 @@
-"""What people read: notes on stderr, whether there are any or bars (`jaxwhiten.bars`), numbers, and tables of results.
+"""What people read: notes on stderr, whether there are any or bars (`terminal.bars`), numbers, and tables of results.
 
 Whatever an object holds, its repr has at most ten lines.
 """
