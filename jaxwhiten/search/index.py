@@ -56,8 +56,8 @@ from jaxwhiten.search.words import (
     BY_WORDS,
     NEAREST,
     TABLES,
+    Frequencies,
     bm25,
-    frequencies_of,
     fused,
     has_words,
     rows_with,
@@ -245,6 +245,11 @@ class Index(Header):
     def documents(self) -> Documents:
         """The table of documents."""
         return Documents(self.database, self)
+
+    @functools.cached_property
+    def frequencies(self) -> Frequencies:
+        """In how many documents words are."""
+        return Frequencies(self.database)
 
     @property
     def store(self) -> Store:
@@ -600,7 +605,7 @@ class Index(Header):
         rows = np.full(shape, -1, np.int64)
         documents = dict[int, Document]()
         for number, text in enumerate(texts):
-            frequencies = frequencies_of(self.database, text, state.size)
+            frequencies = self.frequencies.of(text, state.size, len(state.alive))
             more = rows_with(self.database, frequencies, state.size, BY_WORDS if allowed is None else None)
             if allowed is not None:
                 more = more[np.isin(more, allowed)]

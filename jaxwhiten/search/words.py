@@ -23,6 +23,7 @@ BY_WORDS = 50  # and by words
 _RARE = 3  # words that find candidates
 _RAREST = 0.01  # the most documents, as a share of all, that such a word may be in
 _COMMON = 0.2  # and a word that counts in BM25
+_SLOW = 1000  # documents with a word, beyond which counting them takes FTS5 longer than all else
 _RANK = 60  # as by Cormack et al.
 _B = 0.75
 _WORD = re.compile(r"[^\W_]+")
@@ -64,11 +65,28 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(plain)
 
 
-def frequencies_of(database: SQLite, query: str, count: int) -> dict[str, int]:
-    """The words of a query that are in some of the `count` documents, but not in many, and in how many they are."""
-    words = [*dict.fromkeys(words_of(query))]
-    known = database.rows_of("SELECT term, doc FROM frequencies WHERE term IN", words)
-    return {word: number for word, number in known if number <= max(1, _COMMON * count)}
+class Frequencies:
+    """In how many documents words are; counted when asked, and common words again once 1% of the rows are new."""
+
+    def __init__(self, database: SQLite):
+        self.database = database
+        self._common: dict[str, int] = {}
+        self._rows = 0  # that there were when these were counted
+
+    def of(self, query: str, count: int, rows: int) -> dict[str, int]:
+        """The words of a query that are in some of `count` documents, but not in many, and in how many they are.
+
+        `rows` also counts those that were removed or replaced.
+        """
+        if abs(rows - self._rows) > self._rows / 100:
+            self._common, self._rows = {}, rows
+        common = self._common
+        words = dict.fromkeys(words_of(query))
+        uncounted = [word for word in words if word not in common]
+        counted = dict(self.database.rows_of("SELECT term, doc FROM frequencies WHERE term IN", uncounted))
+        common.update((word, number) for word, number in counted.items() if number > _SLOW)
+        frequencies = {word: common.get(word) or counted.get(word, 0) for word in words}
+        return {word: number for word, number in frequencies.items() if 0 < number <= max(1, _COMMON * count)}
 
 
 def rows_with(

@@ -53,11 +53,23 @@ def test_words_follow_every_change(tmp_path):
     index.remove(["d5"])
     other = load_index(tmp_path / "docs.db")
     for query, ids in (("zebra", {"d3"}), ("okapi", {"new"}), ("no3", set()), ("no5", set()), ("no6", {"d6"})):
-        frequencies = words.frequencies_of(other.database, query, len(other))
+        frequencies = other.frequencies.of(query, len(other), len(other))
         found = other.documents.fetch(words.rows_with(other.database, frequencies, len(other)).tolist())
         assert {document.id for document in found.values()} == ids, query
     with closing(sqlite3.connect(tmp_path / "docs.db")) as connection:
         connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+
+
+def test_common_words_are_counted_again_once_documents_change():
+    texts = [f"the cat {number % 3}" for number in range(1200)]
+    index = build_index(np.tile(VECTORS[:100], (12, 1)), documents=texts)
+
+    def counts():
+        return index.frequencies.of("the cat 1", 10 * len(index), len(index))
+
+    assert counts() == counts() == {"the": 1200, "cat": 1200, "1": 400}
+    index.add(VECTORS[:30], documents=["the cat 1"] * 30)
+    assert counts() == {"the": 1230, "cat": 1230, "1": 430}
 
 
 def test_bm25_is_that_of_the_formula():
