@@ -146,3 +146,13 @@ def read_object(file: Path, *, optional: bool = False) -> Json:
     if optional and not file.is_file():
         return {}
     return io.read_json(file, dict[str, Any], ANEW, error=ModelError)
+
+
+def tokenizer_settings(folder: Path) -> Json:
+    """The keys of `tokenizer_config.json`, with those that sentence-transformers' file puts in their place."""
+    file = folder / TOKENIZER_SETTINGS
+    settings = read_object(file, optional=True)
+    given = TransformerSettings.read(folder)
+    for where, keys in ((file, settings), (given.file, given.tokenizer)):
+        check_values(where, keys, {"split_special_tokens": (False,)})
+    return {**settings, **given.tokenizer}

@@ -8,10 +8,12 @@ import dataclasses
 import functools
 import json
 import math
+import os
 import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,15 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
-from jaxwhiten.text.classes import auto_tokenizer, is_as_in_file, lower_cased, tokenizer_settings
-from jaxwhiten.text.settings import TOKENIZER_SETTINGS
+from jaxwhiten.text.settings import TOKENIZER_SETTINGS, TransformerSettings, tokenizer_settings
 from jaxwhiten.text.words import TokenIds, WordTable
 from jaxwhiten.types import Fields, Json
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
+_FILES = (*_COMPANIONS, *OLDER_TOKENIZER_FILES)
+_ADDED = "added.json"
+_NO_ADVICE = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
 MASK_TOKENS = ("[MASK]", "<mask>")
 _LONG = 5_000  # characters of one text that is tokenized in another thread, while Python goes on
 # of a text for each token that the model reads, and in all
@@ -289,20 +293,69 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
 
     file = folder / "tokenizer.json"
     with _refusing(folder, "cannot be read"):
-        known = set[str]()
-        if file.is_file():
-            text = file.read_text(encoding="utf-8")
-            raw = json.loads(text)
-            check_growth(file, raw)
-            tokenizer = Tokenizer.from_str(text)
-            if settings is None or is_as_in_file(tokenizer, raw, folder, settings):
-                return tokenizer, known
-            known = {token["content"] for token in raw["added_tokens"]}
-        elif not any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
+        if settings is None and file.is_file():
+            return _checked_tokenizer(file)[0], set()
+        if not any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES)):
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
-        tokenizer = auto_tokenizer(folder)
+        # Most classes of transformers replace rules of the file. It takes seconds to import, and so is asked once.
+        names = [name for name in (*_FILES, "config.json") if (folder / name).is_file()]
+        files = {name: io.sha256_once(folder / name) for name in names}
+        key = io.content_key(files, settings, *map(version, ("transformers", "tokenizers")))
+        entry = io.cache_dir("tokenizers", key)
+
+        def read(entry: Path) -> tuple[Any, set[str]]:
+            return Tokenizer.from_file(str(entry / "tokenizer.json")), set(io.read_json(entry / _ADDED, list[str]))
+
+        def write(entry: Path) -> None:
+            tokenizer.save(str(entry / "tokenizer.json"))
+            io.write_json(entry / _ADDED, sorted(added))
+
+        if (cached := io.recall(entry, read)) is not None:
+            return cached
+        known = _checked_tokenizer(file)[1] if file.is_file() else set()
+        tokenizer = _transformers_tokenizer(folder)
         check_growth(file, json.loads(tokenizer.to_str()))
-        return tokenizer, tokenizer.get_vocab().keys() - tokenizer.get_vocab(with_added_tokens=False).keys() - known
+        added = tokenizer.get_vocab().keys() - tokenizer.get_vocab(with_added_tokens=False).keys() - known
+        with contextlib.suppress(OSError, InputError):
+            io.keep(entry, write)
+        return tokenizer, added
+
+
+def _checked_tokenizer(file: Path) -> tuple[Any, set[str]]:
+    """The tokenizer of a file, and its added tokens."""
+    from tokenizers import Tokenizer
+
+    text = file.read_text(encoding="utf-8")
+    raw = json.loads(text)
+    check_growth(file, raw)
+    return Tokenizer.from_str(text), {token["content"] for token in raw["added_tokens"]}
+
+
+def _transformers_tokenizer(folder: Path) -> Any:
+    """The tokenizer that transformers makes of a folder, without its advice to install PyTorch."""
+    before = os.environ.get(_NO_ADVICE)
+    os.environ[_NO_ADVICE] = "1"
+    try:
+        from transformers import AutoTokenizer
+    finally:
+        del os.environ[_NO_ADVICE]
+        if before is not None:
+            os.environ[_NO_ADVICE] = before
+    settings = TransformerSettings.read(folder).tokenizer
+    return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, **settings).backend_tokenizer
+
+
+def lower_cased(tokenizer: Any) -> Any:
+    """A tokenizer that lower-cases texts, but no special token in them, as sentence-transformers does it."""
+    from tokenizers import Tokenizer, normalizers
+
+    result = Tokenizer.from_str(tokenizer.to_str())
+    before: Any = result.normalizer
+    is_sequence = isinstance(before, normalizers.Sequence)
+    parts = list(before) if is_sequence else [before] * (before is not None)
+    if not any(isinstance(part, normalizers.Lowercase) for part in parts):
+        result.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
+    return result
 
 
 def check_growth(file: Path, raw: Json) -> None:
@@ -344,7 +397,7 @@ def _size(text: str) -> int:
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:
     """Copies the tokenizer files of one model folder into another."""
-    for name in (*_COMPANIONS, *OLDER_TOKENIZER_FILES):
+    for name in _FILES:
         if (Path(source) / name).is_file():
             with io.atomic_path(Path(target) / name) as temporary:
                 shutil.copyfile(io.below(Path(source), name, ModelError), temporary)

@@ -166,8 +166,11 @@ def ids(tokenizer):
     return rows(tokenizer(TEXTS)), rows(tokenizer.pairs(PAIRS))
 
 
-@pytest.mark.parametrize("files", FILES)
-@pytest.mark.parametrize("name", CLASSES)
+CASES = [(name, "no post-processor") for name in CLASSES]
+CASES += [(name, files) for name in ("BertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer") for files in FILES]
+
+
+@pytest.mark.parametrize(("name", "files"), dict.fromkeys(CASES))
 def test_ids_are_those_of_transformers(tmp_path, name, files):
     folder = write(tmp_path / "model", name)
     FILES[files](folder)
@@ -191,9 +194,11 @@ def test_ids_are_those_of_transformers(tmp_path, name, files):
     assert load(tmp_path / "saved")(TEXTS, truncation=True, max_length=LENGTH)["input_ids"] == expected
 
 
-@pytest.mark.parametrize("name", [name for name in CLASSES if name[:5] not in ("Camem", "Alber")])
-def test_a_published_file_is_read_without_transformers(tmp_path, monkeypatch, name):
-    folder = write(tmp_path / "model", name)
-    published(folder)
-    monkeypatch.setattr(tokenization, "auto_tokenizer", None)
-    BulkTokenizer(folder, LENGTH)
+def test_transformers_is_asked_once(tmp_path, monkeypatch):
+    folder = write(tmp_path / "model", "BertTokenizer")
+    first = ids(BulkTokenizer(folder, LENGTH))
+    monkeypatch.setattr(tokenization, "_transformers_tokenizer", None)
+    assert ids(BulkTokenizer(folder, LENGTH)) == first
+    update(folder / CONFIG, do_lower_case=False)
+    with pytest.raises(ModelError):
+        BulkTokenizer(folder, LENGTH)
