@@ -124,7 +124,7 @@ class TransformerEncoder(nnx.Module):
             bias = by_pair.transpose(2, 0, 1)[None]
 
         def context(kind: Attention) -> Context:
-            near = visible(length, kind)
+            near = visible(length, kind.window, kind.causal)
             visible_tokens = mask if near is None else mask & near
             turns = rotary(length, config.head_size, kind.rotary_theta, kind.scaling)
             if segments is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from flax import nnx, serialization, traverse_util
+from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 import jaxwhiten
@@ -72,25 +72,6 @@ def test_shards_are_read(tiny_model, folder):
         load_model(folder)
     index.write_text(json.dumps({"weight_map": {"a": "../elsewhere.safetensors"}}))
     with pytest.raises(ModelError, match="is not a valid file or folder name"):
-        load_model(folder)
-
-
-def test_flax_msgpack_is_read(tiny_model, folder):
-    tree = {}
-    for name, value in load_file(folder / "model.safetensors").items():
-        stem, leaf = name.rsplit(".", 1)
-        if leaf == "weight" and "embeddings" in stem and "LayerNorm" not in stem:
-            leaf = "embedding"
-        elif leaf == "weight" and "LayerNorm" in stem:
-            leaf = "scale"
-        elif leaf == "weight":
-            leaf, value = "kernel", value.T
-        tree[(*stem.split("."), leaf)] = value
-    (folder / "flax_model.msgpack").write_bytes(serialization.msgpack_serialize(traverse_util.unflatten_dict(tree)))
-    (folder / "model.safetensors").unlink()
-    assert_same(tiny_model, folder)
-    (folder / "flax_model.msgpack").write_bytes(b"\x81\xa1")
-    with pytest.raises(ModelError, match=r"flax_model\.msgpack"):
         load_model(folder)
 
 
