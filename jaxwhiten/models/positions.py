@@ -80,7 +80,8 @@ def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | N
         if scaling.growth:
             growth = jnp.asarray(1 + scaling.growth * np.log1p(position // max(scaling.original, 1)), jnp.float32)
     angles = position[:, None] * frequencies
-    return Rotary(*(jnp.asarray(attention * turn(angles)) for turn in (np.cos, np.sin)), growth)
+    cos, sin = (jnp.asarray(attention * turn(angles)) for turn in (np.cos, np.sin))
+    return Rotary(cos, sin, growth)
 
 
 def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.ndarray, " half"]:

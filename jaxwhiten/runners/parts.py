@@ -88,11 +88,8 @@ class PartRecord(TypedDict):
 
 
 class Manifest(TypedDict):
-    """The totals of a complete run."""
+    """What is read of the totals of a complete run."""
 
-    rows: int
-    dead: int
-    plan: str
     parts: int
 
 
@@ -231,7 +228,7 @@ class Parts:
             return records
         raise FormatError(f"{self.folder}: not finished, {len(records)} shards are done: rerun `jaxwhiten embed`.")
 
-    def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
+    def blocks(self) -> Iterator[tuple[list[str], Any]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
         code = load_code(self.folder / _CODE) if self.plan.space.code else None
         for record in self._finished():

@@ -47,8 +47,12 @@ def start(where: str = "") -> None:
                 f"--distributed={where}: expected ADDRESS:PORT,INDEX,COUNT, such as 10.0.0.1:9876,0,4, with INDEX "
                 "below COUNT."
             )
-        settings = {"coordinator_address": match["address"], "process_id": int(match["index"])}
-        settings |= {"num_processes": int(match["count"]), "cluster_detection_method": "deactivate"}
+        settings = {
+            "coordinator_address": match["address"],
+            "num_processes": int(match["count"]),
+            "process_id": int(match["index"]),
+            "cluster_detection_method": "deactivate",
+        }
     # JAX's preemption service would swallow SIGTERM; `jaxwhiten.training.loop` asks the processes itself.
     jax.config.update("jax_enable_preemption_service", False)
     alone = (

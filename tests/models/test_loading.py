@@ -124,11 +124,6 @@ def test_bad_configs_are_refused_before_anything_is_allocated(folder, change, me
         load_model(folder)
 
 
-def test_a_folder_without_a_configuration_is_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"no config\.json"):
-        load_model(tmp_path)
-
-
 def test_packaged_weights_answer_to_their_hub_id(minilm):
     assert resolve_folder("sentence-transformers/all-MiniLM-L6-v2") == minilm
 
