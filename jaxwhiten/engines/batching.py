@@ -81,14 +81,12 @@ class RowBatch(Batch):
         return RowBatch(self.rows[of], height, self.length, height * self.length, self.row[of] - start, self.slot[of])
 
     def arrays(self, tokens: TokenIds, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
-        each = tokens.lengths[self.rows]
         lengths = np.zeros((self.height, SLOTS), np.int32)
-        lengths[self.row, self.slot] = each
-        first = self.row * self.length + (np.cumsum(lengths, axis=1) - lengths)[self.row, self.slot]
-        within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
-        ids = np.full(self.height * self.length, pad_id, np.int32)
-        ids[np.repeat(first, each) + within] = tokens.flat[np.repeat(tokens.starts[self.rows], each) + within]
-        return ids.reshape(self.height, self.length), lengths
+        lengths[self.row, self.slot] = tokens.lengths[self.rows]
+        padded = tokens.padded(self.rows, len(self.rows), self.length, -1)
+        ids = np.full((self.height, self.length), pad_id, np.int32)
+        ids[np.arange(self.length) < lengths.sum(axis=1, keepdims=True)] = padded[padded >= 0]  # in the order of rows
+        return ids, lengths
 
 
 class BatchResult(NamedTuple):

@@ -130,7 +130,7 @@ ALBERT = Family(
     PairForm(),
     ALBERT_DEFAULTS,
     {"inner_group_num": 1},
-    lambda _, fields: {"layer_groups": typed(fields["layer_groups"], "int", "num_hidden_groups", 1)},
+    lambda _, fields: {"layer_groups": typed(fields["layer_groups"], int, "num_hidden_groups", 1)},
 )
 
 # MPNet has a learned bias on attention scores by relative position, and no token types.

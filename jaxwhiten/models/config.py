@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from jaxwhiten import io
 from jaxwhiten.errors import Bounds, ModelError, check_name
 from jaxwhiten.options import bounded, check_bounds
 from jaxwhiten.types import Fields, Json
@@ -162,21 +164,12 @@ class EncoderConfig:
         return embeddings + (self.layer_groups or self.num_layers) * self.layer_flops // 2
 
 
-_JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
-
-
-def typed(value: object, kind: str, key: str, least: int | float | None = None) -> Any:
-    """The value of a key of `config.json` after a check of its type, as a float if `kind` is `"float"`."""
-    if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
-        raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
+def typed(value: object, kind: type[Any], key: str, least: int | float | None = None) -> Any:
+    """The value of a key of `config.json` after a check of its type, as a float if `kind` is float."""
+    value = io.from_json(kind, value, key, "Check config.json.", ModelError)
     if least is not None:
         Bounds(least).check(key, value, ModelError)
-    if kind != "float":
-        return value
-    try:
-        return float(value)
-    except OverflowError:
-        raise ModelError(f"{key} is a whole number too large for a float.") from None
+    return value
 
 
 def read_fields(
@@ -187,14 +180,14 @@ def read_fields(
     Fields that are neither in the file nor in `defaults` are omitted.
     """
     fields = dict(defaults)
+    hints = typing.get_type_hints(kind)
     for name, alternatives in keys.items():
         if isinstance(alternatives, str):
             alternatives = (alternatives,)
         key = next((key for key in alternatives if raw.get(key) is not None), None)
-        field = kind.__dataclass_fields__[name]
         if key is not None:
-            fields[name] = typed(raw[key], field.type, key)
-        elif field.default is dataclasses.MISSING and name not in defaults:
+            fields[name] = typed(raw[key], hints[name], key)
+        elif kind.__dataclass_fields__[name].default is dataclasses.MISSING and name not in defaults:
             raise ModelError(f"the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
     return fields
 
@@ -250,7 +243,7 @@ class Rope(NamedTuple):
                 f"rope_parameters or rope_scaling has {parameters!r:.80}; supported types: {', '.join(self.types)}."
             )
         value = next((v for v in (parameters.get("rope_theta"), raw.get(self.older)) if v is not None), self.theta)
-        theta: float = typed(value, "float", "rope_theta")
+        theta: float = typed(value, float, "rope_theta")
         Bounds(float(name == "yarn"), _MOST_THETA, above=True, below=True).check("rope_theta", theta, ModelError)
         if name == "default":
             return theta, None
@@ -258,7 +251,7 @@ class Rope(NamedTuple):
             return theta, RotaryScaling(**read_fields(parameters, _LINEAR, {"original": 0}, RotaryScaling))
         check_supported(parameters, {"truncate": True})
         fields = read_fields(parameters, _YARN, {}, RotaryScaling)
-        scale, of_all = (typed(parameters.get(key) or 0.0, "float", key, 0.0) for key in ("mscale", "mscale_all_dim"))
+        scale, of_all = (typed(parameters.get(key) or 0.0, float, key, 0.0) for key in ("mscale", "mscale_all_dim"))
         grown = 0.1 * math.log(max(fields["factor"], 1.0))
         usual = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
         return theta, RotaryScaling(**{"attention": usual, **fields})

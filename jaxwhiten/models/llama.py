@@ -54,9 +54,9 @@ DEFAULTS = {**ROTARY, **_OWN}
 
 def _read_decoder(raw: Fields, fields: Fields, slides: bool, is_local: Callable[[int], bool] = lambda _: True) -> Json:
     """Fields common to decoders: `is_causal`, windows of some layers, and their rotary positions."""
-    causal = typed(raw.get("is_causal", fields["causal"]), "bool", "is_causal")
+    causal = typed(raw.get("is_causal", fields["causal"]), bool, "is_causal")
     local = read_local_layers(raw, fields["num_layers"], is_local) if slides else ()
-    window = typed(raw.get("sliding_window"), "int", "sliding_window", 1) if local else causal
+    window = typed(raw.get("sliding_window"), int, "sliding_window", 1) if local else causal
     return {
         "causal": causal,
         "local_rotary_theta": fields["rotary_theta"],
@@ -74,7 +74,7 @@ def _write_decoder(config: EncoderConfig) -> Json:
 
 def _read_qwen3(raw: Fields, fields: Fields) -> Json:
     slides = bool(raw.get("use_sliding_window")) and raw.get("sliding_window") is not None
-    first = typed(raw.get("max_window_layers", 28), "int", "max_window_layers")
+    first = typed(raw.get("max_window_layers", 28), int, "max_window_layers")
     return {"model_type": "qwen3", **_read_decoder(raw, fields, slides, lambda layer: layer >= first)}
 
 
@@ -147,14 +147,14 @@ _GEMMA3 = DEFAULTS | {
 
 
 def _read_gemma3(raw: Fields, fields: Fields) -> Json:
-    bidirectional = typed(raw.get("use_bidirectional_attention") or False, "bool", "use_bidirectional_attention")
-    causal = typed(raw.get("is_causal", True), "bool", "is_causal")
+    bidirectional = typed(raw.get("use_bidirectional_attention") or False, bool, "use_bidirectional_attention")
+    causal = typed(raw.get("is_causal", True), bool, "is_causal")
     least = 0 if bidirectional else 1  # with which a token still attends to itself
-    window = typed(raw.get("sliding_window", 4096), "int", "sliding_window", least)
-    every = max(typed(raw.get("sliding_window_pattern", 6), "int", "sliding_window_pattern"), 1)
+    window = typed(raw.get("sliding_window", 4096), int, "sliding_window", least)
+    every = max(typed(raw.get("sliding_window_pattern", 6), int, "sliding_window_pattern"), 1)
     return {
         "causal": causal and not bidirectional,
-        "query_scalar": typed(raw.get("query_pre_attn_scalar", 256), "float", "query_pre_attn_scalar"),
+        "query_scalar": typed(raw.get("query_pre_attn_scalar", 256), float, "query_pre_attn_scalar"),
         "embedding_scale": math.sqrt(max(fields["hidden_size"], 1)),
         "local_layers": read_local_layers(raw, fields["num_layers"], lambda layer: (layer + 1) % every > 0),
         # Bidirectional attention reaches half of the window to either side; the edge is outside.

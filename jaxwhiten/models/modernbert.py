@@ -40,11 +40,11 @@ DEFAULTS = {**ROTARY, **_OWN, "hidden_act": "gelu"}
 
 def _read(raw: Fields, fields: Fields) -> Json:
     """Local layers, from the current keys or the older ones."""
-    window = typed(raw.get("local_attention", 128), "int", "local_attention", 0)
+    window = typed(raw.get("local_attention", 128), int, "local_attention", 0)
     every = raw.get("global_attn_every_n_layers", 3)
 
     def is_local(layer: int) -> bool:
-        return typed(every, "int", "global_attn_every_n_layers") < 1 or layer % every > 0
+        return typed(every, int, "global_attn_every_n_layers") < 1 or layer % every > 0
 
     return {
         "local_layers": read_local_layers(raw, fields["num_layers"], is_local),

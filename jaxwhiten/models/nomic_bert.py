@@ -66,9 +66,9 @@ _SPARSE = {"activation_function": "gelu", "mlp_fc1_bias": True, "mlp_fc2_bias": 
 
 def _read(raw: Fields, fields: Fields) -> Json:
     head = raw.get("head_dim")
-    if head is not None and typed(head, "int", "head_dim") * fields["num_heads"] != fields["hidden_size"]:
+    if head is not None and typed(head, int, "head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"head_dim is {head}; expected hidden_size / num_attention_heads.")
-    every = typed(raw.get("moe_every_n_layers") or 0, "int", "moe_every_n_layers")
+    every = typed(raw.get("moe_every_n_layers") or 0, int, "moe_every_n_layers")
     check_supported(raw, _SPARSE if every > 0 else _DENSE)
     if every <= 0:
         return {}
@@ -78,8 +78,8 @@ def _read(raw: Fields, fields: Fields) -> Json:
         "hidden_act": "gelu",
         "attention_bias": True,
         "feed_forward_bias": True,
-        "experts": typed(raw.get("num_experts", 8), "int", "num_experts"),
-        "experts_taken": typed(raw.get("moe_top_k", 2), "int", "moe_top_k"),
+        "experts": typed(raw.get("num_experts", 8), int, "num_experts"),
+        "experts_taken": typed(raw.get("moe_top_k", 2), int, "moe_top_k"),
         "expert_layers": tuple(layer for layer in range(min(fields["num_layers"], MAX_LAYERS)) if layer % every == 1),
     }
 

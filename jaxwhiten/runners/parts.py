@@ -128,11 +128,11 @@ class Parts:
         optional("pyarrow", *_PARQUET)  # an error now, before anything is encoded
         folder = io.replaceable(self.folder)
         if not (self.folder / _PLAN).is_file():
-            names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-            if other := [name for name in names if name != _CODE and not name.endswith(".tmp")]:
-                raise InputError(
-                    f"{self.folder}: contains {other[0]}; expected a folder of shards. Specify a new folder."
-                )
+            for path in folder.glob("*"):
+                if path.name != _CODE and path.suffix != ".tmp":
+                    raise InputError(
+                        f"{self.folder}: contains {path.name}; expected a folder of shards. Specify a new folder."
+                    )
             if encoder.view.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 encoder.view.head.code.save(self.folder / _CODE)
