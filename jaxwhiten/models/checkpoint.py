@@ -7,12 +7,11 @@ dtype need no more memory than the resulting arrays.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -46,8 +45,7 @@ _DTYPES |= dict(U64="u8", U32="u4", U16="u2", U8="u1", BOOL="?")
 _OWN = ("embeddings", "layers", "relative_bias", "final_norm")  # parts of an encoder that vectors depend on
 _QUANTIZED = ("qweight", "scales", "absmax", "SCB")  # ends of names in files of GPTQ, AWQ and bitsandbytes
 Shape = tuple[int, ...]
-# name -> (shape, reader of the array)
-Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
+Tensors = Mapping[str, np.ndarray]  # memory-mapped
 Place = tuple[Any, ...]  # of a parameter in our module
 Sources = dict[Place, tuple[Part, Shape]]
 
@@ -105,8 +103,8 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
 
     def redundant(name: str) -> bool:
         """Whether a tensor is an integer buffer, rotary frequencies, or a copy of the word embeddings."""
-        array, table = (np.asarray(tensors[each][1]()) for each in (name, prefix + words))
-        return array.dtype.kind in "iub" or name.endswith("inv_freq") or np.array_equal(array, table)
+        buffer = tensors[name].dtype.kind in "iub" or name.endswith("inv_freq")
+        return buffer or np.array_equal(tensors[name], tensors[prefix + words])
 
     prefixes = {module(source.name) for path, (source, _) in matched.items() if path[0] in _OWN}
     unused = sorted(tensors.keys() - {source.name for source, _ in matched.values()})
@@ -134,8 +132,10 @@ def shapes_of(state: Any) -> dict[Place, Shape]:
 def _check_shape(tensors: Tensors, name: str, expected: Shape, where: Path) -> None:
     if name not in tensors:
         raise ModelError(f"{where}: tensor {name!r} is missing; the file is not complete for its config.json.")
-    if tensors[name][0] != expected:
-        raise ModelError(f"{where}: tensor {name!r} has shape {tensors[name][0]}, expected {expected} by config.json.")
+    if tensors[name].shape != expected:
+        raise ModelError(
+            f"{where}: tensor {name!r} has shape {tensors[name].shape}, expected {expected} by config.json."
+        )
 
 
 def read_tensor(
@@ -149,9 +149,7 @@ def read_tensor(
 ) -> np.ndarray:
     """Reads a tensor or a part of it; ModelError for another shape, a dtype without floats, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
-    # An unknown dtype, or a file that changed since it was opened.
-    with turning(ModelError, f"{where}: tensor {name!r} cannot be read ({REASON})."):
-        array = np.asarray(tensors[name][1]())[part]
+    array = tensors[name][part]
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
         raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
     read = _aligned(array.shape[::-1] if turn else array.shape, dtype)
@@ -218,7 +216,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
-    """The tensors of a folder, read lazily, and their file."""
+    """The tensors of a folder and their file."""
     readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded}
     for name, reader in readers.items():
         if (folder / name).is_file():
@@ -246,19 +244,17 @@ def _open_safetensors(path: Path) -> Tensors:
     kinds = (SafetensorError, OSError, ValueError)
     with turning(ModelError, f"{path}: not a readable safetensors file ({REASON}); download it again.", *kinds):
         safe_open(path, framework="numpy")  # it checks the header
-        data: np.ndarray = np.memmap(path, np.uint8, mode="r")
+        data: np.ndarray = np.asarray(np.memmap(path, np.uint8, mode="r"))
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
         entries = json.loads(data[8:begin].tobytes())
-    data = data[begin:]
     entries.pop("__metadata__", None)
-
-    def mapped(name: str) -> np.ndarray:
-        part, dtype = slice(*entries[name]["data_offsets"]), _DTYPES.get(kind := entries[name]["dtype"])
-        if dtype is None:
-            raise ModelError(f"{path}: tensor {name!r} has dtype {kind}, which is not read.")
-        return data[part].view(dtype).reshape(entries[name]["shape"])
-
-    return {name: (tuple(entry["shape"]), functools.partial(mapped, name)) for name, entry in entries.items()}
+    if other := sorted({entry["dtype"] for entry in entries.values()} - _DTYPES.keys()):
+        raise ModelError(f"{path}: contains tensors of dtype {other[0]}, which is not read.")
+    data = data[begin:]
+    return {
+        name: data[slice(*entry["data_offsets"])].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        for name, entry in entries.items()
+    }
 
 
 def _shards(index: Path) -> list[Path]:
