@@ -174,27 +174,22 @@ class EncoderGraph:
     def _linear(self, x: str, layer: nnx.Linear | None) -> str:
         if layer is None:
             return x
-        name = self._names[id(layer)]
-        y = self.graph.op("MatMul", x, self.graph.constant(f"{name}.weight", _array(layer.kernel)))
-        if layer.bias is None:
-            return y
-        return self.graph.op("Add", y, self.graph.constant(f"{name}.bias", _array(layer.bias)))
+        y = self.graph.op("MatMul", x, self._constant(layer, "weight", layer.kernel))
+        return y if layer.bias is None else self.graph.op("Add", y, self._constant(layer, "bias", layer.bias))
+
+    def _constant(self, part: nnx.Module, name: str, value: AnyArray) -> str:
+        return self.graph.constant(f"{self._names[id(part)]}.{name}", _array(value))
 
     def _norm(self, x: str, norm: Norm | None) -> str:
         if norm is None:
             return x
         if isinstance(norm, RootNorm):
             op = self.graph.op
-            weight = norm.offset + _array(norm.scale)
             square = op("ReduceMean", op("Mul", x, x), axes=[-1], keepdims=1)
             x = op("Div", x, op("Sqrt", op("Add", square, self.graph.number(norm.epsilon))))
-            return op("Mul", x, self.graph.constant(f"{self._names[id(norm)]}.weight", weight))
+            return op("Mul", x, self._constant(norm, "weight", norm.offset + _array(norm.scale)))
         parameters = {"weight": norm.scale, "bias": norm.bias}
-        inputs = [
-            self.graph.constant(f"{self._names[id(norm)]}.{name}", _array(value))
-            for name, value in parameters.items()
-            if value is not None
-        ]
+        inputs = [self._constant(norm, name, value) for name, value in parameters.items() if value is not None]
         return self.graph.op("LayerNormalization", x, *inputs, axis=-1, epsilon=float(norm.epsilon))
 
     def _table(self, name: str, table: AnyArray, *axes: int) -> str:
