@@ -59,7 +59,8 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     with contextlib.suppress(RuntimeError, ValueError, IndexError):
         devices = jax.local_devices(backend=platform)
         return [devices[int(number)]] if number else devices
-    raise unknown_name("device", device, dict.fromkeys((jax.default_backend(), "cpu")))
+    here = (f"{each.platform}:{number}" for number, each in enumerate(jax.local_devices()))
+    raise unknown_name("device", device, here)
 
 
 class JAXEngine:

@@ -229,8 +229,7 @@ class Rope(NamedTuple):
     def read(self, raw: Fields) -> tuple[float, RotaryScaling | None]:
         """The base of the rotary position embedding and its scaling."""
         parameters = raw.get("rope_parameters") or self.default or {}
-        older = raw.get("rope_scaling") if self.kind != LOCAL else None
-        older = older or {}
+        older = (self.kind != LOCAL and raw.get("rope_scaling")) or {}
         name = None
         if self.kind and isinstance(parameters, Mapping):
             parameters = parameters.get(self.kind) or {}
@@ -281,10 +280,9 @@ def read_local_layers(
     kinds = raw.get("layer_types")
     if kinds is None:
         return tuple(filter(is_local, range(min(num_layers, MAX_LAYERS))))
-    if not isinstance(kinds, list) or not all(kind in (FULL, LOCAL) for kind in kinds):
-        raise ModelError(f"layer_types is {kinds!r:.80}; expected a list of {FULL!r} and {LOCAL!r}.")
-    if len(kinds) != num_layers:
-        raise ModelError(f"layer_types has {len(kinds)} layers; expected {num_layers}, as in num_hidden_layers.")
+    known = isinstance(kinds, list) and all(kind in (FULL, LOCAL) for kind in kinds)
+    if not known or len(kinds) != num_layers:
+        raise ModelError(f"layer_types is {kinds!r:.80}; expected {num_layers} times {FULL!r} or {LOCAL!r}.")
     return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
 
 
