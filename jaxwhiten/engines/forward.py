@@ -78,6 +78,8 @@ class JAXEngine:
         device: str | jax.Device | None = None,
         dtype: str | None = None,
     ):
+        from flax import nnx
+
         keep_compiled()
         devices = np.asarray(local_devices(device))
         platform = devices[0].platform
@@ -97,7 +99,9 @@ class JAXEngine:
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._one_cpu = (platform, self.devices) == ("cpu", 1)
         self.cache = getattr(model, "cache", None)
-        self._graph, leaves = parts(model.loaded if isinstance(model, LazyModel) else model)
+        graph, state = nnx.split(model.loaded if isinstance(model, LazyModel) else model)
+        leaves, structure = jax.tree.flatten(state)
+        self._graph = graph, structure
         if self.dtype == "bfloat16":
             leaves = [leaf.astype(jnp.bfloat16, copy=False) for leaf in leaves]
         self._weights = self.place(leaves)
@@ -167,15 +171,6 @@ class JAXEngine:
                 lowered = forward.lower(self._graph, weights, *rows, heads, tokens, self.mesh, self.kernel)
                 self._compiled[key] = lowered.compile()
             return self._compiled[key]
-
-
-def parts(model: nnx.Module) -> tuple[Graph, list[Any]]:
-    """A module's graph with the structure of its state, and the leaves of the state."""
-    from flax import nnx
-
-    graph, state = nnx.split(model)
-    leaves, structure = jax.tree.flatten(state)
-    return (graph, structure), leaves
 
 
 @functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))

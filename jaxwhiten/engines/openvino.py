@@ -47,14 +47,6 @@ _FEW_TOKENS = 64  # a single sentence of up to this many needs no plan
 _WITH_BFLOAT16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in names of oneDNN's instruction sets
 
 
-def silenced() -> contextlib.AbstractContextManager[None]:
-    """Lets openvino be imported as if its telemetry package were missing.
-
-    It would send an event from a forked process, and a fork is fatal with JAX's threads.
-    """
-    return hidden("openvino_telemetry")
-
-
 def _convert_model(*args: Any, **kwargs: Any) -> Any:
     """OpenVINO's own, which is imported when it is called."""
     return importlib.import_module(_CONVERTER).convert_model(*args, **kwargs)
@@ -65,7 +57,8 @@ def core() -> Any:
     """The OpenVINO core, one per process; MissingDependencyError without OpenVINO."""
     if "amx_tile" in cpu_features():  # its products in bfloat16 gave NaN beside a model in float32 (2026.4)
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-    with silenced(), hidden(_CONVERTER):
+    # Its telemetry would send an event from a forked process, and a fork is fatal with JAX's threads.
+    with hidden("openvino_telemetry"), hidden(_CONVERTER):
         openvino = optional("openvino", _EXTRA, _PURPOSE)
     if not hasattr(openvino, "convert_model"):  # for the user's own code
         openvino.convert_model = _convert_model
