@@ -66,7 +66,6 @@ def embed(
         ray=ray,
         part_rows=part_rows,
         float16=float16,
-        moments=bool(moments),
         skip_bad=skip_bad,
         overwrite=overwrite,
     )

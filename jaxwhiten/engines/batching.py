@@ -23,7 +23,6 @@ from jaxwhiten.text import TokenIds
 from jaxwhiten.types import AnyArray, Int
 
 ROW = 128  # the size for matrix units of TPUs and for attention kernels
-FEW_TOKENS = 64  # a single sentence of up to this many needs no plan
 SLOTS = 16  # maximum number of sentences in a row, each with room for its vector
 # Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
@@ -82,14 +81,12 @@ class RowBatch(Batch):
         return RowBatch(self.rows[of], height, self.length, height * self.length, self.row[of] - start, self.slot[of])
 
     def arrays(self, tokens: TokenIds, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
-        each = tokens.lengths[self.rows]
         lengths = np.zeros((self.height, SLOTS), np.int32)
-        lengths[self.row, self.slot] = each
-        first = self.row * self.length + (np.cumsum(lengths, axis=1) - lengths)[self.row, self.slot]
-        within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
-        ids = np.full(self.height * self.length, pad_id, np.int32)
-        ids[np.repeat(first, each) + within] = tokens.flat[np.repeat(tokens.starts[self.rows], each) + within]
-        return ids.reshape(self.height, self.length), lengths
+        lengths[self.row, self.slot] = tokens.lengths[self.rows]
+        padded = tokens.padded(self.rows, len(self.rows), self.length, -1)
+        ids = np.full((self.height, self.length), pad_id, np.int32)
+        ids[np.arange(self.length) < lengths.sum(axis=1, keepdims=True)] = padded[padded >= 0]  # in the order of rows
+        return ids, lengths
 
 
 class BatchResult(NamedTuple):
@@ -177,11 +174,6 @@ class Layout:
             yield from self.within_budget(part, lengths)
 
 
-def needs_no_plan(tokens: TokenIds) -> bool:
-    """Whether these are the tokens of a single short sentence, which an engine encodes without a `Layout`."""
-    return len(tokens.lengths) == 1 and 0 < len(tokens.flat) <= FEW_TOKENS
-
-
 @functools.lru_cache(maxsize=16)
 def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
     """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`.
@@ -189,16 +181,10 @@ def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
     >>> length_ladder(64)
     array([ 8, 16, 24, 32, 40, 48, 56, 64])
     """
-    rungs: list[int] = []
-    step = 8
-    top = 64
-    while not rungs or rungs[-1] < max_length:
-        if rungs and rungs[-1] >= top:
-            step = 2 * step
-            top = 2 * top
-        rungs.append((rungs[-1] if rungs else 0) + step)
-    rungs[-1] = max_length
-    ladder = np.asarray(rungs)
+    rungs = [0]
+    while rungs[-1] < max_length:
+        rungs.append(rungs[-1] + max(8, (1 << rungs[-1].bit_length()) // 8))
+    ladder = np.asarray([*rungs[1:-1], max_length])
     ladder.setflags(write=False)  # all callers share it
     return ladder
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
-from jaxwhiten.engines.batching import Batch, BatchResult, Layout, length_ladder, needs_no_plan
+from jaxwhiten.engines.batching import Batch, BatchResult, Layout
 from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import check_name, unknown_name
 from jaxwhiten.head import Heads, Mean, Normalize, Step, as_pytrees, run
@@ -58,11 +58,8 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     platform, _, number = device.partition(":")
     with contextlib.suppress(RuntimeError, ValueError, IndexError):
         devices = jax.local_devices(backend=platform)
-        if number:
-            return [devices[int(number)]]
-        return devices
-    platforms = dict.fromkeys((jax.default_backend(), "cpu"))
-    here = [f"{name}:{i}" for name in platforms for i in range(len(jax.local_devices(backend=name)))]
+        return [devices[int(number)]] if number else devices
+    here = (f"{each.platform}:{number}" for number, each in enumerate(jax.local_devices()))
     raise unknown_name("device", device, here)
 
 
@@ -81,6 +78,8 @@ class JAXEngine:
         device: str | jax.Device | None = None,
         dtype: str | None = None,
     ):
+        from flax import nnx
+
         keep_compiled()
         devices = np.asarray(local_devices(device))
         platform = devices[0].platform
@@ -100,7 +99,9 @@ class JAXEngine:
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._one_cpu = (platform, self.devices) == ("cpu", 1)
         self.cache = getattr(model, "cache", None)
-        self._graph, leaves = parts(model.loaded if isinstance(model, LazyModel) else model)
+        graph, state = nnx.split(model.loaded if isinstance(model, LazyModel) else model)
+        leaves, structure = jax.tree.flatten(state)
+        self._graph = graph, structure
         if self.dtype == "bfloat16":
             leaves = [leaf.astype(jnp.bfloat16, copy=False) for leaf in leaves]
         self._weights = self.place(leaves)
@@ -126,15 +127,7 @@ class JAXEngine:
         return nnx.merge(self._graph[0], jax.tree.unflatten(self._graph[1], self._weights))
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, BatchResult]:
-        """Encodes one short sentence on a CPU directly: its batch needs no plan."""
-        if not (self._one_cpu and needs_no_plan(tokens)):
-            return {}
-        check_process()
-        ladder = length_ladder(self.layout.max_length)
-        length = int(ladder[np.searchsorted(ladder, len(tokens.flat))])
-        ids = np.full((1, length), self.config.pad_token_id, np.int32)
-        ids[0, : len(tokens.flat)] = tokens.flat
-        return self.fetch(self._dispatch(ids, tokens.lengths.astype(np.int32), length, heads))
+        return {}
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
         arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
@@ -143,7 +136,13 @@ class JAXEngine:
         return self._threads.submit(self._dispatch, *arguments)
 
     def fetch(self, handle: Any) -> dict[str, BatchResult]:
-        return _rows(handle.result() if isinstance(handle, Future) else handle)
+        results: dict[str, BatchResult] = handle.result() if isinstance(handle, Future) else handle
+        for x in (part for parts in results.values() for part in parts):
+            x.copy_to_host_async()  # of all, before the first is waited for
+        return {
+            name: BatchResult(*(np.asarray(x).reshape(-1, x.shape[-1]) for x in parts))
+            for name, parts in results.items()
+        }
 
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, BatchResult]:
         """Runs one batch and returns [row of its device, device, ..., d]; only a worker thread waits for the result.
@@ -155,13 +154,10 @@ class JAXEngine:
         each = tokens // self.devices if tokens < ids.size else None
         if not self._one_cpu:  # which takes them in the call, and begins sooner than after a copy
             rows = jax.device_put(rows, self._dealt)
-        numbers = [str(number) for number in range(len(heads))]  # programs do not know the names
-        arguments = (self._weights, *rows, dict(zip(numbers, heads.values(), strict=True)))
-        outputs = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
-        outputs = {name: outputs[number] for name, number in zip(heads, numbers, strict=True)}
-        if self._threads is None:
-            return outputs
-        return jax.block_until_ready(outputs)
+        arguments = (self._weights, *rows, tuple(heads.values()))  # programs do not know the names
+        results = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
+        outputs = dict(zip(heads, results, strict=True))
+        return outputs if self._threads is None else jax.block_until_ready(outputs)
 
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
         """The program for a shape. The first batch of a shape compiles it; others of that shape wait."""
@@ -177,41 +173,22 @@ class JAXEngine:
             return self._compiled[key]
 
 
-def parts(model: nnx.Module) -> tuple[Graph, list[Any]]:
-    """A module's graph with the structure of its state, and the leaves of the state."""
-    from flax import nnx
-
-    graph, state = nnx.split(model)
-    leaves, structure = jax.tree.flatten(state)
-    return (graph, structure), leaves
-
-
-def _rows(results: dict[str, BatchResult]) -> dict[str, BatchResult]:
-    """Waits for the vectors and returns them in the order of the rows."""
-    for x in (part for parts in results.values() for part in parts):
-        x.copy_to_host_async()  # of all, before the first is waited for
-    return {
-        name: BatchResult(*(np.asarray(x).reshape(-1, x.shape[-1]) for x in parts)) for name, parts in results.items()
-    }
-
-
 @functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))
 def forward(
     graph: Graph,
     weights: list[jax.Array],
     ids: jax.Array,
     lengths: jax.Array,
-    heads: dict[str, tuple[Step, ...]],
+    heads: tuple[tuple[Step, ...], ...],
     tokens: int | None,
     mesh: Mesh,
     kernel: Kernel | None = None,
-) -> dict[str, BatchResult]:
+) -> tuple[BatchResult, ...]:
     """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
     from flax import nnx
 
-    def on_device(weights: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, BatchResult]:
-        ids = ids[:, 0]
-        lengths = lengths[:, 0]
+    def on_device(weights: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> tuple[BatchResult, ...]:
+        ids, lengths = ids[:, 0], lengths[:, 0]
         segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
         tokens_of_row = lengths[:, None] if segments is None else jnp.sum(lengths, axis=1, keepdims=True)
         mask = (jnp.arange(ids.shape[1]) < tokens_of_row).astype(jnp.int32)
@@ -223,7 +200,7 @@ def forward(
             parts = x if code is None else code(x), jnp.isfinite(x).all(axis=-1, keepdims=True)
             return BatchResult(*(part.reshape(len(ids), 1, *lengths.shape[1:], part.shape[-1]) for part in parts))
 
-        return {name: result(*before_code(steps)) for name, steps in heads.items()}
+        return tuple(result(*before_code(steps)) for steps in heads)
 
     everywhere = PartitionSpec()
     specs = (everywhere, _DEALT, _DEALT, everywhere)

@@ -22,7 +22,7 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten._lazy import hidden
 from jaxwhiten.arrays import normalize
-from jaxwhiten.engines.batching import Batch, BatchResult, Layout, needs_no_plan
+from jaxwhiten.engines.batching import Batch, BatchResult, Layout
 from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import InputError, MissingDependencyError, check_name, optional, unknown_name
 from jaxwhiten.head import Heads, Normalize, Quantize, Step, at_pooling, facts, lasting, leaves, write_steps
@@ -43,15 +43,8 @@ _EXTRA = "cpu"
 _MOST_BYTES = 1e9  # of weights; JAX reads larger models with less memory, and ONNX holds up to 2 GB
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 _RECORDS = 500  # for shapes of batches, of each kind and in each stream: enough for 250 shapes, of 0.2 MB each
+_FEW_TOKENS = 64  # a single sentence of up to this many needs no plan
 _WITH_BFLOAT16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")  # in names of oneDNN's instruction sets
-
-
-def silenced() -> contextlib.AbstractContextManager[None]:
-    """Lets openvino be imported as if its telemetry package were missing.
-
-    It would send an event from a forked process, and a fork is fatal with JAX's threads.
-    """
-    return hidden("openvino_telemetry")
 
 
 def _convert_model(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +57,8 @@ def core() -> Any:
     """The OpenVINO core, one per process; MissingDependencyError without OpenVINO."""
     if "amx_tile" in cpu_features():  # its products in bfloat16 gave NaN beside a model in float32 (2026.4)
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-    with silenced(), hidden(_CONVERTER):
+    # Its telemetry would send an event from a forked process, and a fork is fatal with JAX's threads.
+    with hidden("openvino_telemetry"), hidden(_CONVERTER):
         openvino = optional("openvino", _EXTRA, _PURPOSE)
     if not hasattr(openvino, "convert_model"):  # for the user's own code
         openvino.convert_model = _convert_model
@@ -184,7 +178,7 @@ class OpenVINOEngine:
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, BatchResult]:
         """Encodes one short sentence directly, without a plan and without padding."""
-        if not needs_no_plan(tokens):
+        if len(tokens.lengths) != 1 or not 0 < len(tokens.flat) <= _FEW_TOKENS:
             return {}
         check_process()
         ids = tokens.flat.astype(np.int64)[None]
@@ -220,25 +214,19 @@ class OpenVINOEngine:
 
     def _program(self, heads: Heads, alone: bool) -> _Program:
         """The program for heads; heads with the same pooling share its output."""
-        key = alone, *((name, _Key.of(steps)) for name, steps in heads.items())
-        if key not in self._programs:
-            poolings: dict[Any, tuple[Step, ...]] = {}
-            parts: dict[str, _Head] = {}
-            for name, steps in heads.items():
-                pooled, rest = at_pooling(steps)
-                rest, code = before_code(rest)
-                if self.dtype == "float32" and not list(leaves(rest)):  # such as unit length: nothing is left to do
-                    pooled = (*pooled, *rest)
-                    rest = ()
-                poolings.setdefault(_Key.of(pooled), pooled)
-                number = list(poolings).index(_Key.of(pooled))
-                width = _width(pooled, self.config.hidden_size)
-                tail = self._once(("tail", _Key.of(rest), width), self._tail, rest, width) if rest else None
-                parts[name] = _Head(number, tail, code)
-            compiled = self._once(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
-            self._programs[key] = _Program(compiled, parts)
-        program: _Program = self._programs[key]
-        return program
+        poolings: dict[_Key, tuple[Step, ...]] = {}
+        parts: dict[str, _Head] = {}
+        for name, steps in heads.items():
+            pooled, rest = at_pooling(steps)
+            rest, code = before_code(rest)
+            if self.dtype == "float32" and not list(leaves(rest)):  # such as unit length: nothing is left to do
+                pooled, rest = (*pooled, *rest), ()
+            poolings.setdefault(key := _Key.of(pooled), pooled)
+            width = _width(pooled, self.config.hidden_size)
+            tail = self._once(("tail", _Key.of(rest), width), self._tail, rest, width) if rest else None
+            parts[name] = _Head(list(poolings).index(key), tail, code)
+        compiled = self._once(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
+        return _Program(compiled, parts)
 
     def _once(self, key: object, make: Callable[..., Any], *of: Any) -> Any:
         if key not in self._programs:

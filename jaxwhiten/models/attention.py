@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from jaxwhiten.models.positions import neighbors
+from jaxwhiten.models.positions import visible
 from jaxwhiten.types import Array, Bool, Float, Int
 
 BLOCK = 128  # lengths must be a multiple of it; at this length plain attention reads less
@@ -73,8 +73,8 @@ class Fused:
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
         """As in `Splash`."""
         mask = segment[:, :, None] == segment[:, None, :]
-        if self.window is not None or self.causal:
-            mask &= neighbors(segment.shape[1], self.window, self.causal)
+        if (near := visible(segment.shape[1], self.window, self.causal)) is not None:
+            mask &= near
         query, key, value = (y.swapaxes(1, 2) for y in (query, key, value))
         mixed = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None], implementation=self.implementation)
         return mixed.swapaxes(1, 2)
@@ -111,19 +111,15 @@ def by_queries(
 
     def by_blocks(query: Array, mask: Array, bias: Array | None) -> Array:
         def block(first: Array) -> Array:
-            def of(y: Array) -> Array:
-                if y.shape[2] == 1:
-                    return y
-                return lax.dynamic_slice_in_dim(y, first, size, axis=2)
+            def of(y: Array | None) -> Array | None:
+                return y if y is None or y.shape[2] == 1 else lax.dynamic_slice_in_dim(y, first, size, axis=2)
 
-            return attend(of(query), of(mask), None if bias is None else of(bias))
+            return attend(of(query), of(mask), of(bias))
 
-        count = -(-length // size)
-        mapped = lax.map(block, jnp.minimum(jnp.arange(count) * size, length - size))  # the last two may overlap
-        last = size - (length - (count - 1) * size)
-        full = jnp.moveaxis(mapped[:-1], 0, 2)
-        full = full.reshape(*full.shape[:2], -1, *full.shape[4:])
-        return jnp.concatenate([full, mapped[-1, :, :, last:]], axis=2)
+        starts = jnp.minimum(jnp.arange(0, length, size), length - size)  # the last two may overlap
+        mixed = jnp.moveaxis(lax.map(block, starts), 0, 2).reshape(rows, heads, -1, query.shape[3])
+        last = (len(starts) - 1) * size
+        return jnp.concatenate([mixed[:, :, :last], mixed[:, :, last - length :]], axis=2)
 
     return lax.platform_dependent(query, mask, bias, cpu=by_blocks, default=attend)
 

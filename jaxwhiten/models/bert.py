@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxwhiten.models.config import RotaryScaling, check_supported, read_rotary, typed, write_rotary
+from jaxwhiten.models.config import Rope, RotaryScaling, check_supported, typed
 from jaxwhiten.models.family import Family, Names, PairForm, fused
 from jaxwhiten.types import Fields, Json
 
@@ -130,7 +130,7 @@ ALBERT = Family(
     PairForm(),
     ALBERT_DEFAULTS,
     {"inner_group_num": 1},
-    lambda _, fields: {"layer_groups": typed(fields["layer_groups"], "int", "num_hidden_groups", 1)},
+    lambda _, fields: {"layer_groups": typed(fields["layer_groups"], int, "num_hidden_groups", 1)},
 )
 
 # MPNet has a learned bias on attention scores by relative position, and no token types.
@@ -179,13 +179,12 @@ GTE_DEFAULTS = {
 
 def _read_gte(raw: Fields, fields: Fields) -> Json:
     """The rotary positions. Published files use NTK scaling: a larger base, and all angles divided alike."""
-    turns = read_rotary(raw, None, "rope_theta", 160_000.0, ("default", "linear", "ntk"))
-    theta, scaling = turns.values()
     rope = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
-    if scaling is not None and "ntk" in (rope.get("rope_type"), rope.get("type")):
+    turns = {}
+    if (scaling := fields["rotary_scaling"]) and "ntk" in (rope.get("rope_type"), rope.get("type")):
         check_supported(rope, {"mixed_b": None})
-        exponent = 2 * fields["num_heads"] / max(fields["hidden_size"], 2)
-        turns = {"rotary_theta": theta * scaling.factor, "rotary_scaling": RotaryScaling(scaling.factor**exponent)}
+        alike = scaling.factor ** (2 * fields["num_heads"] / max(fields["hidden_size"], 2))
+        turns = {"rotary_theta": fields["rotary_theta"] * scaling.factor, "rotary_scaling": RotaryScaling(alike, 0)}
     return {"model_type": "gte", **turns}
 
 
@@ -197,7 +196,7 @@ GTE = Family(
     defaults=GTE_DEFAULTS,
     supported={"position_embedding_type": "rope", "layer_norm_type": "layer_norm", "logn_attention_scale": False},
     read=_read_gte,
-    write=write_rotary,
+    rotary=(Rope("rope_theta", 160_000.0, ("default", "linear", "ntk")),),
 )
 
 # Jina v3 has rotary positions; files that list LoRA tasks are refused.
@@ -219,6 +218,5 @@ JINA_V3 = Family(
     KEYS,
     defaults={"type_vocab_size": 1, "learned_positions": False, "layer_norm_eps": 1e-5, "pad_token_id": 1},
     supported={"lora_adaptations": None},
-    read=lambda raw, _: read_rotary(raw, None, "rope_theta", 20_000.0),
-    write=write_rotary,
+    rotary=(Rope("rope_theta", 20_000.0),),
 )

@@ -1,18 +1,17 @@
-"""Reading and writing weights: safetensors (single or sharded) and Flax msgpack; nothing is unpickled.
+"""Reading and writing weights: safetensors, single or sharded; nothing is unpickled.
 
-Tensors of every format get their PyTorch names (`….weight`, `….bias`), which the family maps to our parameter paths.
-Shapes are checked before any tensor is read. Safetensors files are memory-mapped, read and released block by block, so
-that weights of any dtype need no more memory than the resulting arrays.
+Tensors have their PyTorch names (`….weight`, `….bias`), which the family maps to our parameter paths. Shapes are
+checked before any tensor is read. Files are memory-mapped, read and released block by block, so that weights of any
+dtype need no more memory than the resulting arrays.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -28,7 +27,6 @@ from jaxwhiten.types import Fields
 
 SAFETENSORS = "model.safetensors"
 SAFETENSORS_INDEX = "model.safetensors.index.json"
-MSGPACK = "flax_model.msgpack"
 STATIC = "StaticEmbedding"  # what sentence-transformers calls a static encoder
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
 
@@ -47,8 +45,7 @@ _DTYPES |= dict(U64="u8", U32="u4", U16="u2", U8="u1", BOOL="?")
 _OWN = ("embeddings", "layers", "relative_bias", "final_norm")  # parts of an encoder that vectors depend on
 _QUANTIZED = ("qweight", "scales", "absmax", "SCB")  # ends of names in files of GPTQ, AWQ and bitsandbytes
 Shape = tuple[int, ...]
-# name -> (shape, reader of the array)
-Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
+Tensors = Mapping[str, np.ndarray]  # memory-mapped
 Place = tuple[Any, ...]  # of a parameter in our module
 Sources = dict[Place, tuple[Part, Shape]]
 
@@ -87,21 +84,18 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
     tensors, where = open_weights(folder)
     words = f"{family.names['embeddings.word']}.weight"
     prefix = next((prefix for prefix in family.prefixes if prefix + words in tensors), family.prefixes[0])
-    missing = dict[Any, str]()
-    matched = Sources()
-    for path, shape in shapes.items():
+    found = dict[Place, Part]()
+    for path in shapes:
         sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
-        source = next((source for source in sources if source.name in tensors), None)
-        if source is None:
-            missing[path] = sources[0].name
-            continue
-        expected = shape[::-1] if path[-1] == "kernel" else shape
+        found[path] = next((source for source in sources if source.name in tensors), sources[0])
+    if any(path[0] == "pooler" and source.name not in tensors for path, source in found.items()):
+        found = {path: source for path, source in found.items() if path[0] != "pooler"}
+    matched = Sources()
+    for path, source in found.items():
+        expected = shapes[path][::-1] if path[-1] == "kernel" else shapes[path]
         expected = (expected[0] * source.parts, *expected[1:])
         _check_shape(tensors, source.name, expected, where)
         matched[path] = (source, expected)
-    if any(path[0] != "pooler" for path in missing):
-        raise _missing(list(missing.values()), where)
-    matched = {path: source for path, source in matched.items() if not missing or path[0] != "pooler"}
 
     def module(name: str) -> str:
         inner = name.removeprefix(prefix)
@@ -109,9 +103,8 @@ def match(folder: Path, family: Family, shapes: Mapping[Place, Shape]) -> tuple[
 
     def redundant(name: str) -> bool:
         """Whether a tensor is an integer buffer, rotary frequencies, or a copy of the word embeddings."""
-        array, table = (np.asarray(tensors[each][1]()) for each in (name, prefix + words))
-        same = array.shape == table.shape and (np.array_equal(array[b], table[b]) for b in blocks(len(table), 1 << 14))
-        return array.dtype.kind in "iub" or name.endswith("inv_freq") or bool(same and all(same))
+        buffer = tensors[name].dtype.kind in "iub" or name.endswith("inv_freq")
+        return buffer or np.array_equal(tensors[name], tensors[prefix + words])
 
     prefixes = {module(source.name) for path, (source, _) in matched.items() if path[0] in _OWN}
     unused = sorted(tensors.keys() - {source.name for source, _ in matched.values()})
@@ -136,16 +129,13 @@ def shapes_of(state: Any) -> dict[Place, Shape]:
     return {path: tuple(leaf.shape) for path, leaf in by_path(state).items()}
 
 
-def _missing(names: list[str], where: Path) -> ModelError:
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return ModelError(f"{where}: tensor {names[0]!r}{more} is missing; the file is not complete for its config.json.")
-
-
 def _check_shape(tensors: Tensors, name: str, expected: Shape, where: Path) -> None:
     if name not in tensors:
-        raise _missing([name], where)
-    if tensors[name][0] != expected:
-        raise ModelError(f"{where}: tensor {name!r} has shape {tensors[name][0]}, expected {expected} by config.json.")
+        raise ModelError(f"{where}: tensor {name!r} is missing; the file is not complete for its config.json.")
+    if tensors[name].shape != expected:
+        raise ModelError(
+            f"{where}: tensor {name!r} has shape {tensors[name].shape}, expected {expected} by config.json."
+        )
 
 
 def read_tensor(
@@ -159,9 +149,7 @@ def read_tensor(
 ) -> np.ndarray:
     """Reads a tensor or a part of it; ModelError for another shape, a dtype without floats, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
-    # An unknown dtype, or a file that changed since it was opened.
-    with turning(ModelError, f"{where}: tensor {name!r} cannot be read ({REASON})."):
-        array = np.asarray(tensors[name][1]())[part]
+    array = tensors[name][part]
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
         raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
     read = _aligned(array.shape[::-1] if turn else array.shape, dtype)
@@ -228,8 +216,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
-    """The tensors of a folder, read lazily, and their file."""
-    readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded, MSGPACK: _open_msgpack}
+    """The tensors of a folder and their file."""
+    readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded}
     for name, reader in readers.items():
         if (folder / name).is_file():
             tensors = reader(folder / name)
@@ -247,7 +235,7 @@ def open_weights(folder: Path) -> tuple[Tensors, Path]:
             " Save them as safetensors first: load the model in sentence-transformers or transformers, and save it by"
             " save_pretrained(NEW_FOLDER)."
         )
-    raise ModelError(f"{folder}: no weights; expected {SAFETENSORS}, {SAFETENSORS_INDEX} or {MSGPACK}.")
+    raise ModelError(f"{folder}: no weights; expected {' or '.join(readers)}.")
 
 
 def _open_safetensors(path: Path) -> Tensors:
@@ -255,20 +243,18 @@ def _open_safetensors(path: Path) -> Tensors:
 
     kinds = (SafetensorError, OSError, ValueError)
     with turning(ModelError, f"{path}: not a readable safetensors file ({REASON}); download it again.", *kinds):
-        with safe_open(path, framework="numpy") as file:  # it checks the header
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        data: np.ndarray = np.memmap(path, np.uint8, mode="r")
+        safe_open(path, framework="numpy")  # it checks the header
+        data: np.ndarray = np.asarray(np.memmap(path, np.uint8, mode="r"))
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
         entries = json.loads(data[8:begin].tobytes())
+    entries.pop("__metadata__", None)
+    if other := sorted({entry["dtype"] for entry in entries.values()} - _DTYPES.keys()):
+        raise ModelError(f"{path}: contains tensors of dtype {other[0]}, which is not read.")
     data = data[begin:]
-
-    def mapped(name: str) -> np.ndarray:
-        part, dtype = slice(*entries[name]["data_offsets"]), _DTYPES.get(kind := entries[name]["dtype"])
-        if dtype is None:
-            raise ModelError(f"{path}: tensor {name!r} has dtype {kind}, which is not read.")
-        return data[part].view(dtype).reshape(shapes[name])
-
-    return {name: (shape, functools.partial(mapped, name)) for name, shape in shapes.items()}
+    return {
+        name: data[slice(*entry["data_offsets"])].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        for name, entry in entries.items()
+    }
 
 
 def _shards(index: Path) -> list[Path]:
@@ -282,27 +268,6 @@ def _shards(index: Path) -> list[Path]:
 
 def _open_sharded(index: Path) -> Tensors:
     return {name: tensor for file in _shards(index) for name, tensor in _open_safetensors(file).items()}
-
-
-def _open_msgpack(path: Path) -> Tensors:
-    from flax import traverse_util
-    from flax.serialization import msgpack_restore
-
-    # msgpack raises many types on damaged input.
-    with turning(ModelError, f"{path}: not a readable Flax msgpack file ({REASON}); download it again."):
-        tree = msgpack_restore(path.read_bytes())
-        flat = traverse_util.flatten_dict(tree, sep=".")
-        arrays = {name: np.asarray(value) for name, value in flat.items()}
-    tensors = {}
-    for name, array in arrays.items():
-        stem, _, leaf = name.rpartition(".")
-        if leaf == "kernel":
-            array = array.T
-            leaf = "weight"
-        elif leaf in ("scale", "embedding"):
-            leaf = "weight"
-        tensors[f"{stem}.{leaf}"] = (tuple(array.shape), lambda array=array: array)
-    return tensors
 
 
 def to_tensors(family: Family, state: Any, dtype: str, prefix: str = "") -> dict[str, np.ndarray]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping
+import typing
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from jaxwhiten.errors import Bounds, ModelError
+from jaxwhiten import io
+from jaxwhiten.errors import Bounds, ModelError, check_name
 from jaxwhiten.options import bounded, check_bounds
 from jaxwhiten.types import Fields, Json
 
@@ -15,23 +17,27 @@ MAX_LAYERS = 512
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")  # in `layers`
 MOST_POSITIONS = 1 << 20
 _MOST_THETA = 1e30
-_MOST_FACTOR = 1e6
 _MAX_PARAMETERS = 40_000_000_000
 
 
-class RotaryScaling(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RotaryScaling:
     """How rotary positions are stretched beyond the input lengths of the pretraining.
 
     References:
       Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", sections 3.2 and 3.4.
     """
 
-    factor: float  # divisor of the angles
-    original: int = 0  # the longest input of the pretraining, for YaRN; 0 divides all angles alike
-    fast: float = 32.0  # turns within `original` above which YaRN keeps a frequency
-    slow: float = 1.0  # turns below which YaRN divides a frequency
-    attention: float = 1.0  # factor of the rotated queries and keys
-    growth: float = 0.0  # queries are multiplied by 1 + growth · ln(1 + ⌊position / original⌋)
+    factor: float = bounded(dataclasses.MISSING, 1.0, 1e6)  # divisor of the angles
+    # The longest input of the pretraining, for YaRN; 0 divides all angles alike.
+    original: int = bounded(dataclasses.MISSING, 0, (1 << 31) - 1)
+    fast: float = bounded(32.0, 0.0, above=True)  # turns within `original` above which YaRN keeps a frequency
+    slow: float = bounded(1.0, 0.0, above=True)  # turns below which YaRN divides a frequency
+    attention: float = bounded(1.0, 0.0)  # factor of the rotated queries and keys
+    growth: float = bounded(0.0, 0.0)  # queries are multiplied by 1 + growth · ln(1 + ⌊position / original⌋)
+
+    def __post_init__(self) -> None:
+        check_bounds(self, ModelError)
 
 
 class Attention(NamedTuple):
@@ -108,6 +114,7 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         check_bounds(self, ModelError)
+        check_name("hidden_act", self.hidden_act, ACTIVATIONS)
         heads = self.num_heads
         if not self.head_size and self.hidden_size % heads:
             raise ModelError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {heads}.")
@@ -157,37 +164,30 @@ class EncoderConfig:
         return embeddings + (self.layer_groups or self.num_layers) * self.layer_flops // 2
 
 
-_JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
-_FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
-
-
-def typed(value: object, kind: str, key: str, least: int | None = None) -> Any:
-    """The value of a key of `config.json` after a check of its type, as a float if `kind` is `"float"`."""
-    if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
-        raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
+def typed(value: object, kind: type[Any], key: str, least: int | float | None = None) -> Any:
+    """The value of a key of `config.json` after a check of its type, as a float if `kind` is float."""
+    value = io.from_json(kind, value, key, "Check config.json.", ModelError)
     if least is not None:
         Bounds(least).check(key, value, ModelError)
-    if kind != "float":
-        return value
-    try:
-        return float(value)
-    except OverflowError:
-        raise ModelError(f"{key} is a whole number too large for a float.") from None
+    return value
 
 
-def read_fields(raw: Fields, keys: Mapping[str, str | tuple[str, ...]], defaults: Fields) -> Json:
-    """`EncoderConfig` fields from a parsed `config.json`, by a family's `keys` and `defaults`.
+def read_fields(
+    raw: Fields, keys: Mapping[str, str | tuple[str, ...]], defaults: Fields, kind: type[Any] = EncoderConfig
+) -> Json:
+    """Fields of a dataclass from a parsed `config.json`, by the `keys` of each and by `defaults`.
 
     Fields that are neither in the file nor in `defaults` are omitted.
     """
     fields = dict(defaults)
+    hints = typing.get_type_hints(kind)
     for name, alternatives in keys.items():
         if isinstance(alternatives, str):
             alternatives = (alternatives,)
         key = next((key for key in alternatives if raw.get(key) is not None), None)
         if key is not None:
-            fields[name] = typed(raw[key], str(_FIELDS[name].type), key)
-        elif _FIELDS[name].default is dataclasses.MISSING and name not in defaults:
+            fields[name] = typed(raw[key], hints[name], key)
+        elif kind.__dataclass_fields__[name].default is dataclasses.MISSING and name not in defaults:
             raise ModelError(f"the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
     return fields
 
@@ -199,101 +199,78 @@ def check_supported(raw: Fields, supported: Fields) -> None:
             raise ModelError(f"{key} is {raw[key]!r}; only {value!r} is supported.")
 
 
-def read_rotary(
-    raw: Fields,
-    kind: str | None,
-    older_key: str,
-    default: float,
-    types: Collection[str] = ("default",),
-    prefix: str = "",
-) -> Json:
-    """The base of a rotary position embedding and its scaling, from `rope_parameters` or the keys of older files.
-
-    `kind` is the entry of `rope_parameters` to read, or None if it is not nested. `types` are the accepted scalings.
-    `prefix` is put before the names of the two fields.
-    """
-    parameters = raw.get("rope_parameters") or {}
-    older = raw.get("rope_scaling") or {}
-    if kind is not None and isinstance(parameters, Mapping):
-        parameters = parameters.get(kind) or {}
-    if isinstance(parameters, Mapping) and isinstance(older, Mapping):
-        said = older or parameters
-        parameters = {**parameters, **older}
-        name = said.get("rope_type", said.get("type", None if older else "default"))
-    else:
-        name = None
-    if name not in types:
-        raise ModelError(
-            f"rope_parameters or rope_scaling has {parameters!r:.80}; supported types: {', '.join(types)}."
-        )
-    value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
-    theta: float = typed(value, "float", "rope_theta")
-    Bounds(float(name == "yarn"), _MOST_THETA, above=True, below=True).check("rope_theta", theta, ModelError)
-    scaling = None if name == "default" else _read_scaling(parameters, name == "yarn")
-    return {f"{prefix}rotary_theta": theta, f"{prefix}rotary_scaling": scaling}
-
-
-def _read_scaling(parameters: Fields, yarn: bool) -> RotaryScaling:
-    def number(key: str, default: float = 0.0) -> float:
-        value = parameters.get(key)
-        scaling: float = typed(default if value is None else value, "float", key)
-        Bounds(0.0).check(key, scaling, ModelError)
-        return scaling
-
-    factor = number("factor")
-    Bounds(1.0, _MOST_FACTOR).check("factor", factor, ModelError)
-    if not yarn:
-        return RotaryScaling(factor)
-    check_supported(parameters, {"truncate": True})
-    scale = number("mscale")
-    of_all = number("mscale_all_dim")
-    grown = 0.1 * math.log(factor)
-    attention = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
-    original = typed(parameters.get(key := "original_max_position_embeddings"), "int", key)
-    Bounds(1, (1 << 31) - 1).check(key, original, ModelError)
-    return RotaryScaling(
-        factor,
-        original,
-        fast=number("beta_fast") or 32.0,
-        slow=number("beta_slow") or 1.0,
-        attention=number("attention_factor", attention),
-        growth=number("llama_4_scaling_beta"),
-    )
-
-
-def write_rotary(config: EncoderConfig) -> Json:
-    """The inverse of `read_rotary` for one kind of layers: the key `rope_parameters`."""
-    return {"rope_parameters": rotary_json(config.rotary_theta, config.rotary_scaling)}
-
-
-def write_kinds(config: EncoderConfig) -> Json:
-    """The key `layer_types`, and `rope_parameters` for both kinds of layers."""
-    full = rotary_json(config.rotary_theta, config.rotary_scaling)
-    local = rotary_json(config.local_rotary_theta, config.local_rotary_scaling)
-    return {"layer_types": layer_types(config), "rope_parameters": {FULL: full, LOCAL: local}}
-
-
-def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> Json:
-    """The value of `rope_parameters` for layers of one kind."""
-    if scaling is None:
-        return {"rope_type": "default", "rope_theta": theta}
-    linear = {"rope_type": "linear", "rope_theta": theta, "factor": scaling.factor}
-    if not scaling.original:
-        return linear
-    return {
-        **linear,
-        "rope_type": "yarn",
-        "original_max_position_embeddings": scaling.original,
-        "beta_fast": scaling.fast,
-        "beta_slow": scaling.slow,
-        "attention_factor": scaling.attention,
-        **({"llama_4_scaling_beta": scaling.growth} if scaling.growth else {}),
-    }
-
-
 # values in `layer_types`
 FULL = "full_attention"
 LOCAL = "sliding_attention"
+
+
+_LINEAR = {"factor": "factor"}
+_YARN = _LINEAR | {
+    "original": "original_max_position_embeddings",
+    "fast": "beta_fast",
+    "slow": "beta_slow",
+    "attention": "attention_factor",
+    "growth": "llama_4_scaling_beta",
+}
+
+
+class Rope(NamedTuple):
+    """How files specify rotary positions: in `rope_parameters`, or older ones in `rope_scaling` and a key of the base.
+
+    The older `rope_scaling` is not for local layers.
+    """
+
+    older: str  # key of the base in older files
+    theta: float  # the base where a file has none
+    types: tuple[str, ...] = ("default",)  # the scalings that are supported
+    kind: str = ""  # the entry of `rope_parameters` to read, if there is one for each kind of layers
+    default: Fields | None = None  # `rope_parameters` of files without
+
+    def read(self, raw: Fields) -> tuple[float, RotaryScaling | None]:
+        """The base of the rotary position embedding and its scaling."""
+        parameters = raw.get("rope_parameters") or self.default or {}
+        older = (self.kind != LOCAL and raw.get("rope_scaling")) or {}
+        name = None
+        if self.kind and isinstance(parameters, Mapping):
+            parameters = parameters.get(self.kind) or {}
+        if isinstance(parameters, Mapping) and isinstance(older, Mapping):
+            said = older or {"type": "default", **parameters}
+            name = said.get("rope_type", said.get("type"))
+            parameters = {**parameters, **older}
+        if name not in self.types:
+            raise ModelError(
+                f"rope_parameters or rope_scaling has {parameters!r:.80}; supported types: {', '.join(self.types)}."
+            )
+        value = next((v for v in (parameters.get("rope_theta"), raw.get(self.older)) if v is not None), self.theta)
+        theta: float = typed(value, float, "rope_theta")
+        Bounds(float(name == "yarn"), _MOST_THETA, above=True, below=True).check("rope_theta", theta, ModelError)
+        if name == "default":
+            return theta, None
+        if name != "yarn":
+            return theta, RotaryScaling(**read_fields(parameters, _LINEAR, {"original": 0}, RotaryScaling))
+        check_supported(parameters, {"truncate": True})
+        fields = read_fields(parameters, _YARN, {}, RotaryScaling)
+        scale, of_all = (typed(parameters.get(key) or 0.0, float, key, 0.0) for key in ("mscale", "mscale_all_dim"))
+        grown = 0.1 * math.log(max(fields["factor"], 1.0))
+        usual = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
+        return theta, RotaryScaling(**{"attention": usual, **fields})
+
+
+def rotary_keys(config: EncoderConfig, kinds: int) -> Json:
+    """The inverse of `Rope.read`: the key `rope_parameters`, and with several kinds of layers `layer_types`."""
+    full = _rotary_json(config.rotary_theta, config.rotary_scaling)
+    if kinds == 1:
+        return {"rope_parameters": full}
+    local = _rotary_json(config.local_rotary_theta, config.local_rotary_scaling)
+    return {"layer_types": layer_types(config), "rope_parameters": {FULL: full, LOCAL: local}}
+
+
+def _rotary_json(theta: float, scaling: RotaryScaling | None) -> Json:
+    if scaling is None:
+        return {"rope_type": "default", "rope_theta": theta}
+    name, keys = ("yarn", _YARN) if scaling.original else ("linear", _LINEAR)
+    values = {key: getattr(scaling, field) for field, key in keys.items()}
+    return {"rope_type": name, "rope_theta": theta, **{key: value for key, value in values.items() if value}}
 
 
 def read_local_layers(
@@ -303,10 +280,9 @@ def read_local_layers(
     kinds = raw.get("layer_types")
     if kinds is None:
         return tuple(filter(is_local, range(min(num_layers, MAX_LAYERS))))
-    if not isinstance(kinds, list) or not all(kind in (FULL, LOCAL) for kind in kinds):
-        raise ModelError(f"layer_types is {kinds!r:.80}; expected a list of {FULL!r} and {LOCAL!r}.")
-    if len(kinds) != num_layers:
-        raise ModelError(f"layer_types has {len(kinds)} layers; expected {num_layers}, as in num_hidden_layers.")
+    known = isinstance(kinds, list) and all(kind in (FULL, LOCAL) for kind in kinds)
+    if not known or len(kinds) != num_layers:
+        raise ModelError(f"layer_types is {kinds!r:.80}; expected {num_layers} times {FULL!r} or {LOCAL!r}.")
     return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from jaxwhiten.models.config import EncoderConfig, check_supported, read_fields
+from jaxwhiten.models.config import EncoderConfig, Rope, check_supported, read_fields, rotary_keys
 from jaxwhiten.types import Fields, Json
 
 
@@ -71,17 +71,22 @@ class Family:
     # Further fields from `config.json`: (parsed file, fields so far) -> fields.
     read: Callable[[Fields, Fields], Json] = lambda *_: {}
     write: Callable[[EncoderConfig], Json] = lambda *_: {}  # further keys of `config.json`
+    # Rotary positions of all layers, or of the global and the local ones.
+    rotary: tuple[Rope, ...] = ()
 
     def parse_config(self, raw: Fields) -> EncoderConfig:
         """The configuration in a parsed `config.json`."""
         check_supported(raw, {"position_embedding_type": "absolute", "is_decoder": False, **self.supported})
         fields = read_fields(raw, self.keys, self.defaults)
+        for rope, prefix in zip(self.rotary, ("", "local_"), strict=False):
+            fields[f"{prefix}rotary_theta"], fields[f"{prefix}rotary_scaling"] = rope.read(raw)
         return EncoderConfig(**{"model_type": raw["model_type"], **fields, **self.read(raw, fields)})
 
     def config_json(self, config: EncoderConfig, task: str = "Model") -> Json:
         """The inverse of `parse_config`; `task` is the end of the architecture's name."""
         raw = {"model_type": config.model_type, "architectures": [self.stem + task]}
         raw |= {key if isinstance(key, str) else key[0]: getattr(config, name) for name, key in self.keys.items()}
+        raw |= rotary_keys(config, len(self.rotary)) if self.rotary else {}
         return raw | self.write(config)
 
     def head(self, names: Names) -> Family:

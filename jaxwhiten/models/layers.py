@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import ArrayLike, DTypeLike
 
-from jaxwhiten.errors import check_name
 from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import ACTIVATIONS, EncoderConfig
 from jaxwhiten.models.positions import Packing, Rotary, embedding_rows
@@ -68,7 +67,6 @@ _FUNCTIONS: tuple[_Function, ...] = (gelu, _BY_TANH, _BY_TANH, jax.nn.relu, jax.
 
 def activation(name: str) -> _Function:
     """The activation function called `name` in a `config.json`."""
-    check_name("hidden_act", name, ACTIVATIONS)
     return dict(zip(ACTIVATIONS, _FUNCTIONS, strict=True))[name]
 
 
@@ -393,17 +391,31 @@ class TransformerLayer(nnx.Module):
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
     ) -> Float[Array, "*rows d"]:
-        def drop(y: Array) -> Array:
-            return self.dropout(y, deterministic=deterministic, rngs=rngs)
-
-        def normed(y: Array, norm: Norm | None, before: bool | None = None) -> Array:
-            return y if norm is None or before not in (None, self.pre_norm) else norm(y)
-
-        attended = self.attention(
-            normed(x, self.attention_norm, before=True), context, deterministic=deterministic, rngs=rngs
+        noise: dict[str, Any] = {"deterministic": deterministic, "rngs": rngs}
+        return self.composed(
+            x,
+            lambda y: self.attention(y, context, **noise),
+            self.feed_forward,
+            norm=lambda y, norm: y if norm is None else norm(y),
+            add=lambda y, change: y + self.dropout(change, **noise),
         )
-        attended = normed(attended, self.attention_output_norm)
-        x = normed(x + drop(attended), self.attention_norm, before=False)
-        inner = self.feed_forward(normed(x, self.feed_forward_norm, before=True))
-        inner = normed(inner, self.feed_forward_output_norm)
-        return normed(x + drop(inner), self.feed_forward_norm, before=False)
+
+    def composed(
+        self,
+        x: Any,
+        attention: Callable[[Any], Any],
+        feed_forward: Callable[[Any], Any],
+        *,
+        norm: Callable[[Any, Norm | None], Any],
+        add: Callable[[Any, Any], Any],
+    ) -> Any:
+        """The layer's output, by its parts in JAX or in a graph; `norm` and `add` are of the same kind."""
+        parts = (
+            (attention, self.attention_norm, self.attention_output_norm),
+            (feed_forward, self.feed_forward_norm, self.feed_forward_output_norm),
+        )
+        for part, around, of_output in parts:
+            change = part(norm(x, around) if self.pre_norm else x)
+            x = add(x, norm(change, of_output))
+            x = x if self.pre_norm else norm(x, around)
+        return x

@@ -19,17 +19,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from jaxwhiten.models.config import (
-    FULL,
-    LOCAL,
-    EncoderConfig,
-    layer_types,
-    read_local_layers,
-    read_rotary,
-    typed,
-    write_kinds,
-    write_rotary,
-)
+from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, Rope, layer_types, read_local_layers, typed
 from jaxwhiten.models.family import ROTARY, Family, Names
 from jaxwhiten.types import Fields, Json
 
@@ -60,24 +50,17 @@ KEYS = {name: name for name in (*_SAME, "attention_bias", "attention_dropout")} 
 }
 _OWN = {"type_vocab_size": 0, "embedding_norm": False, "pre_norm": True, "norm": "rms", "layer_norm_eps": 1e-6}
 DEFAULTS = {**ROTARY, **_OWN}
-_SCALINGS = ("default", "linear", "yarn")
 
 
-def _read_decoder(
-    raw: Fields,
-    fields: Fields,
-    theta: float,
-    slides: bool,
-    is_local: Callable[[int], bool] = lambda _: True,
-) -> Json:
-    """Fields common to decoders: `is_causal`, rotary positions with default base `theta`, windows of some layers."""
-    causal = typed(raw.get("is_causal", fields["causal"]), "bool", "is_causal")
+def _read_decoder(raw: Fields, fields: Fields, slides: bool, is_local: Callable[[int], bool] = lambda _: True) -> Json:
+    """Fields common to decoders: `is_causal`, windows of some layers, and their rotary positions."""
+    causal = typed(raw.get("is_causal", fields["causal"]), bool, "is_causal")
     local = read_local_layers(raw, fields["num_layers"], is_local) if slides else ()
-    window = typed(raw.get("sliding_window"), "int", "sliding_window", 1) if local else causal
+    window = typed(raw.get("sliding_window"), int, "sliding_window", 1) if local else causal
     return {
         "causal": causal,
-        **read_rotary(raw, None, "rope_theta", theta, _SCALINGS),
-        **read_rotary(raw, None, "rope_theta", theta, _SCALINGS, prefix="local_"),
+        "local_rotary_theta": fields["rotary_theta"],
+        "local_rotary_scaling": fields["rotary_scaling"],
         "local_layers": local,
         "local_window": window - causal,  # causal attention excludes the token at the window's distance
     }
@@ -86,13 +69,13 @@ def _read_decoder(
 def _write_decoder(config: EncoderConfig) -> Json:
     """The inverse of `_read_decoder`, without the list of local layers."""
     window = config.local_window + config.causal if config.local_layers else None
-    return {**write_rotary(config), "is_causal": config.causal, "sliding_window": window}
+    return {"is_causal": config.causal, "sliding_window": window}
 
 
 def _read_qwen3(raw: Fields, fields: Fields) -> Json:
     slides = bool(raw.get("use_sliding_window")) and raw.get("sliding_window") is not None
-    first = typed(raw.get("max_window_layers", 28), "int", "max_window_layers")
-    return {"model_type": "qwen3", **_read_decoder(raw, fields, 10_000.0, slides, lambda layer: layer >= first)}
+    first = typed(raw.get("max_window_layers", 28), int, "max_window_layers")
+    return {"model_type": "qwen3", **_read_decoder(raw, fields, slides, lambda layer: layer >= first)}
 
 
 def _write_qwen3(config: EncoderConfig) -> Json:
@@ -101,6 +84,7 @@ def _write_qwen3(config: EncoderConfig) -> Json:
 
 
 _QWEN3 = DEFAULTS | {"head_size": 128, "head_norm": True, "causal": True}
+_ROPE = Rope("rope_theta", 10_000.0, ("default", "linear", "yarn"))
 QWEN3 = Family(
     "Qwen3",
     NAMES,
@@ -109,6 +93,7 @@ QWEN3 = Family(
     defaults=_QWEN3,
     read=_read_qwen3,
     write=_write_qwen3,
+    rotary=(_ROPE,),
 )
 # The name in Perplexity's files; it is written as Qwen3, which needs no code from its folder.
 BIDIRECTIONAL_QWEN3 = dataclasses.replace(QWEN3, defaults=_QWEN3 | {"causal": False})
@@ -119,8 +104,7 @@ EUROBERT = Family(
     ("", "model."),
     KEYS | {"feed_forward_bias": "mlp_bias"},
     defaults=DEFAULTS | {"layer_norm_eps": 1e-5, "pad_token_id": 128001},
-    read=lambda raw, _: read_rotary(raw, None, "rope_theta", 10_000.0, _SCALINGS),
-    write=write_rotary,
+    rotary=(_ROPE,),
 )
 
 _YARN = {
@@ -133,13 +117,18 @@ _YARN = {
 
 
 def _read_ministral3(raw: Fields, fields: Fields) -> Json:
-    raw = {**raw, "rope_parameters": raw.get("rope_parameters") or _YARN, "layer_types": None}
-    return _read_decoder(raw, fields, 1_000_000.0, raw.get("sliding_window") is not None)
+    return _read_decoder({**raw, "layer_types": None}, fields, raw.get("sliding_window") is not None)
 
 
-_MINISTRAL3 = DEFAULTS | {"layer_norm_eps": 1e-5, "head_size": 128, "causal": True, "pad_token_id": 11}
 MINISTRAL3 = Family(
-    "Ministral3", NAMES, ("", "model."), KEYS, defaults=_MINISTRAL3, read=_read_ministral3, write=_write_decoder
+    "Ministral3",
+    NAMES,
+    ("", "model."),
+    KEYS,
+    defaults=DEFAULTS | {"layer_norm_eps": 1e-5, "head_size": 128, "causal": True, "pad_token_id": 11},
+    read=_read_ministral3,
+    write=_write_decoder,
+    rotary=(_ROPE._replace(theta=1_000_000.0, default=_YARN),),
 )
 
 _GEMMA3_NAMES: Names = {
@@ -158,18 +147,15 @@ _GEMMA3 = DEFAULTS | {
 
 
 def _read_gemma3(raw: Fields, fields: Fields) -> Json:
-    bidirectional = typed(raw.get("use_bidirectional_attention") or False, "bool", "use_bidirectional_attention")
-    causal = typed(raw.get("is_causal", True), "bool", "is_causal")
+    bidirectional = typed(raw.get("use_bidirectional_attention") or False, bool, "use_bidirectional_attention")
+    causal = typed(raw.get("is_causal", True), bool, "is_causal")
     least = 0 if bidirectional else 1  # with which a token still attends to itself
-    window = typed(raw.get("sliding_window", 4096), "int", "sliding_window", least)
-    every = max(typed(raw.get("sliding_window_pattern", 6), "int", "sliding_window_pattern"), 1)
-    unscaled = {**raw, "rope_scaling": None}  # this older key concerns global layers only
+    window = typed(raw.get("sliding_window", 4096), int, "sliding_window", least)
+    every = max(typed(raw.get("sliding_window_pattern", 6), int, "sliding_window_pattern"), 1)
     return {
         "causal": causal and not bidirectional,
-        "query_scalar": typed(raw.get("query_pre_attn_scalar", 256), "float", "query_pre_attn_scalar"),
+        "query_scalar": typed(raw.get("query_pre_attn_scalar", 256), float, "query_pre_attn_scalar"),
         "embedding_scale": math.sqrt(max(fields["hidden_size"], 1)),
-        **read_rotary(raw, FULL, "rope_theta", 1_000_000.0, _SCALINGS),
-        **read_rotary(unscaled, LOCAL, "rope_local_base_freq", 10_000.0, _SCALINGS, prefix="local_"),
         "local_layers": read_local_layers(raw, fields["num_layers"], lambda layer: (layer + 1) % every > 0),
         # Bidirectional attention reaches half of the window to either side; the edge is outside.
         "local_window": (window // 2 + 1 if bidirectional else window) - causal,
@@ -179,7 +165,6 @@ def _read_gemma3(raw: Fields, fields: Fields) -> Json:
 def _write_gemma3(config: EncoderConfig) -> Json:
     whole = int(config.query_scalar)
     return {
-        **write_kinds(config),
         "use_bidirectional_attention": not config.causal,
         "query_pre_attn_scalar": whole if whole == config.query_scalar else config.query_scalar,
         "sliding_window": config.local_window + 1 if config.causal else 2 * config.local_window,
@@ -195,4 +180,8 @@ GEMMA3 = Family(
     supported={"attn_logit_softcapping": None},
     read=_read_gemma3,
     write=_write_gemma3,
+    rotary=(
+        _ROPE._replace(theta=1_000_000.0, kind=FULL),
+        _ROPE._replace(older="rope_local_base_freq", kind=LOCAL),
+    ),
 )

@@ -10,7 +10,7 @@ References:
 from __future__ import annotations
 
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
+from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, Rope, read_local_layers, typed
 from jaxwhiten.models.family import ROTARY, Family, Names, fused
 from jaxwhiten.types import Fields, Json
 
@@ -39,25 +39,33 @@ DEFAULTS = {**ROTARY, **_OWN, "hidden_act": "gelu"}
 
 
 def _read(raw: Fields, fields: Fields) -> Json:
-    """Local layers and rotary bases, from the current keys or the older ones."""
-    window = typed(raw.get("local_attention", 128), "int", "local_attention", 0)
+    """Local layers, from the current keys or the older ones."""
+    window = typed(raw.get("local_attention", 128), int, "local_attention", 0)
     every = raw.get("global_attn_every_n_layers", 3)
 
     def is_local(layer: int) -> bool:
-        return typed(every, "int", "global_attn_every_n_layers") < 1 or layer % every > 0
+        return typed(every, int, "global_attn_every_n_layers") < 1 or layer % every > 0
 
     return {
-        **read_rotary(raw, FULL, "global_rope_theta", 160_000.0),
-        **read_rotary(raw, LOCAL, "local_rope_theta", 10_000.0, prefix="local_"),
         "local_layers": read_local_layers(raw, fields["num_layers"], is_local),
         "local_window": window // 2,
     }
 
 
 def _write(config: EncoderConfig) -> Json:
-    dropout = config.dropout
-    window = 2 * config.local_window
-    return {**write_kinds(config), "embedding_dropout": dropout, "local_attention": window}
+    return {"embedding_dropout": config.dropout, "local_attention": 2 * config.local_window}
 
 
-MODERNBERT = Family("ModernBert", NAMES, ("", "model."), KEYS, defaults=DEFAULTS, read=_read, write=_write)
+MODERNBERT = Family(
+    "ModernBert",
+    NAMES,
+    ("", "model."),
+    KEYS,
+    defaults=DEFAULTS,
+    read=_read,
+    write=_write,
+    rotary=(
+        Rope("global_rope_theta", 160_000.0, kind=FULL),
+        Rope("local_rope_theta", 10_000.0, kind=LOCAL),
+    ),
+)

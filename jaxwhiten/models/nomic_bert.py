@@ -16,7 +16,7 @@ import dataclasses
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, check_supported, read_rotary, typed, write_rotary
+from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, Rope, check_supported, typed
 from jaxwhiten.models.family import ROTARY, Family, Names, Part
 from jaxwhiten.types import Fields, Json
 
@@ -66,21 +66,20 @@ _SPARSE = {"activation_function": "gelu", "mlp_fc1_bias": True, "mlp_fc2_bias": 
 
 def _read(raw: Fields, fields: Fields) -> Json:
     head = raw.get("head_dim")
-    if head is not None and typed(head, "int", "head_dim") * fields["num_heads"] != fields["hidden_size"]:
+    if head is not None and typed(head, int, "head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"head_dim is {head}; expected hidden_size / num_attention_heads.")
-    theta = read_rotary(raw, None, "rotary_emb_base", 1000.0)
-    every = typed(raw.get("moe_every_n_layers") or 0, "int", "moe_every_n_layers")
+    every = typed(raw.get("moe_every_n_layers") or 0, int, "moe_every_n_layers")
     check_supported(raw, _SPARSE if every > 0 else _DENSE)
     if every <= 0:
-        return theta
-    return theta | {
+        return {}
+    return {
         "model_type": "nomic_bert_moe",
         "gated": False,
         "hidden_act": "gelu",
         "attention_bias": True,
         "feed_forward_bias": True,
-        "experts": typed(raw.get("num_experts", 8), "int", "num_experts"),
-        "experts_taken": typed(raw.get("moe_top_k", 2), "int", "moe_top_k"),
+        "experts": typed(raw.get("num_experts", 8), int, "num_experts"),
+        "experts_taken": typed(raw.get("moe_top_k", 2), int, "moe_top_k"),
         "expert_layers": tuple(layer for layer in range(min(fields["num_layers"], MAX_LAYERS)) if layer % every == 1),
     }
 
@@ -90,11 +89,10 @@ NOMIC_BERT = Family(
     NAMES,
     ("", "nomic_bert.", "bert."),
     KEYS,
-    None,
-    ROTARY,
-    _SUPPORTED,
-    _read,
-    write_rotary,
+    defaults=ROTARY,
+    supported=_SUPPORTED,
+    read=_read,
+    rotary=(Rope("rotary_emb_base", 1000.0),),
 )
 
 
@@ -102,7 +100,7 @@ def _write_sparse(config: EncoderConfig) -> Json:
     first, second = (*config.expert_layers, 0, 0)[:2]
     every = second - first if second else max(config.num_layers * first, 1)
     named = {"model_type": "nomic_bert", "num_experts": config.experts, "moe_top_k": config.experts_taken}
-    return {**write_rotary(config), **_SPARSE, **named, "moe_every_n_layers": every}
+    return {**_SPARSE, **named, "moe_every_n_layers": every}
 
 
 NOMIC_BERT_MOE = dataclasses.replace(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxwhiten.models.config import Attention, RotaryScaling
+from jaxwhiten.models.config import RotaryScaling
 from jaxwhiten.types import Array, Bool, Float, Int
 
 
@@ -73,13 +73,15 @@ def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | N
     exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
     frequencies = (1.0 / np.float32(theta) ** exponents).astype(np.float32)
     position = np.arange(length, dtype=np.float32)
-    if scaling is None:
-        angles = position[:, None] * frequencies
-        return Rotary(jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles)))
-    angles = position[:, None] * (frequencies * _stretch(head_size, theta, scaling))
-    cos, sin = (jnp.asarray(scaling.attention * turn(angles)) for turn in (np.cos, np.sin))
-    growth = 1 + scaling.growth * np.log1p(position // max(scaling.original, 1))
-    return Rotary(cos, sin, jnp.asarray(growth, jnp.float32) if scaling.growth else None)
+    attention, growth = 1.0, None
+    if scaling is not None:
+        attention = scaling.attention
+        frequencies = frequencies * _stretch(head_size, theta, scaling)
+        if scaling.growth:
+            growth = jnp.asarray(1 + scaling.growth * np.log1p(position // max(scaling.original, 1)), jnp.float32)
+    angles = position[:, None] * frequencies
+    cos, sin = (jnp.asarray(attention * turn(angles)) for turn in (np.cos, np.sin))
+    return Rotary(cos, sin, growth)
 
 
 def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.ndarray, " half"]:
@@ -121,16 +123,10 @@ def relative_buckets(relative: Int[np.ndarray, "*pairs"], buckets: int, max_dist
     return np.where(distance < exact, distance, far) + half * (relative > 0)
 
 
-def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length length"] | None:
-    """A mask of the keys that each query sees; None if it sees all."""
-    everything = attention.window is None and not attention.causal
-    if everything:
+def visible(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"] | None:
+    """A mask of the keys within `window` positions of a query and, if `causal`, not after it; None if it sees all."""
+    if window is None and not causal:
         return None
-    return neighbors(length, attention.window, attention.causal)
-
-
-def neighbors(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"]:
-    """A mask of the keys within `window` positions of each query, and, if `causal`, not after it."""
     after = pair_distances(length)
     return (np.abs(after) <= (length if window is None else window)) & (after <= (0 if causal else length))
 

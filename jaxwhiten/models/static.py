@@ -70,11 +70,11 @@ def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:
     """Reads the table of a folder of sentence-transformers or model2vec; ModelError if it cannot be read."""
     tensors, where = checkpoint.open_weights(folder)
     name = next((name for name in _TABLES if name in tensors), None)
-    if name is None or len(tensors[name][0]) != 2:
+    if name is None or tensors[name].ndim != 2:
         raise ModelError(f"{where}: no table of token vectors; expected {' or '.join(_TABLES)}.")
-    table = checkpoint.read_tensor(tensors, name, tensors[name][0], where)
+    table = checkpoint.read_tensor(tensors, name, tensors[name].shape, where)
     if "mapping" in tensors:  # model2vec has quantized the vocabulary
-        rows = np.asarray(tensors["mapping"][1]())
+        rows = tensors["mapping"]
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or not ((rows >= 0) & (rows < len(table))).all():
             raise ModelError(f"{where}: 'mapping' is not a list of row numbers below {len(table)}.")
         table = table[rows]

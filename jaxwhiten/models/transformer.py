@@ -90,8 +90,12 @@ class TransformerEncoder(nnx.Module):
         if packing is not None:
             x = packing.pack(x)
         hidden_states = [x]
+
+        def run(layer: Any, x: Array, context: Context, rngs: nnx.Rngs | None) -> AnyArray:
+            return layer(x, context, deterministic=deterministic, rngs=rngs)
+
         for layer, kind in self.stack():
-            x = _run_layer(layer, x, contexts[kind], deterministic, rngs, self.remat)
+            x = (nnx.remat(run) if self.remat else run)(layer, x, contexts[kind], rngs)
             hidden_states.append(x)
         if self.final_norm is not None:
             hidden_states[-1] = self.final_norm(x)
@@ -124,7 +128,7 @@ class TransformerEncoder(nnx.Module):
             bias = by_pair.transpose(2, 0, 1)[None]
 
         def context(kind: Attention) -> Context:
-            near = visible(length, kind)
+            near = visible(length, kind.window, kind.causal)
             visible_tokens = mask if near is None else mask & near
             turns = rotary(length, config.head_size, kind.rotary_theta, kind.scaling)
             if segments is None:
@@ -133,14 +137,3 @@ class TransformerEncoder(nnx.Module):
             return Context(visible_tokens, bias, turns and turns.at(segments.position), packing, fused, segments.number)
 
         return {kind: context(kind) for kind in dict.fromkeys(config.attention)}
-
-
-def _run_layer(
-    layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool
-) -> AnyArray:
-    def call(layer: Any, x: Array, context: Context, rngs: nnx.Rngs | None) -> AnyArray:
-        return layer(x, context, deterministic=deterministic, rngs=rngs)
-
-    if remat:
-        return nnx.remat(call)(layer, x, context, rngs)
-    return call(layer, x, context, rngs)

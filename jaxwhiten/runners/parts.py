@@ -1,12 +1,13 @@
 """Files embedded into parts: Parquet files, each complete or absent, and their records; here or by Ray's actors.
 
 A folder holds `plan.json`, which is written first and names everything that all parts depend on; for each part its
-moments if they are requested, its vectors, and its record, which marks the part as done; and `manifest.json`, which is
-written after all parts. To resume, a run reads only the records: one per part, for any number of rows.
+vectors, and its record, which marks the part as done; and `manifest.json`, which is written after all parts. To resume,
+a run reads only the records: one per part, for any number of rows.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -21,13 +22,13 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.codes import load_code
-from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
+from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, optional, turning
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.terminal.bars import Progress
-from jaxwhiten.types import Fields, Json
+from jaxwhiten.types import Json
 from jaxwhiten.vectors import with_space
 from jaxwhiten.whitening import Moments
 
@@ -49,7 +50,6 @@ class EmbedPlan:
     dtype: str
     inputs: list[Source]
     part_rows: int = PART_ROWS
-    moments: bool = False
     skip_bad: bool = False
     tuned: bool | None = None
 
@@ -81,19 +81,16 @@ class PartRecord(TypedDict):
     end: list[int]
     last: bool
     dead: list[list[Any]]
+    texts: str  # a hash
     rows: int
     plan: str
     sha256: str
-    moments: str | None
 
 
 class Manifest(TypedDict):
-    """The records of all parts of a complete run, and their totals."""
+    """What is read of the totals of a complete run."""
 
-    rows: int
-    dead: int
-    plan: str
-    parts: list[PartRecord]
+    parts: int
 
 
 def _read(path: Path, kind: type[T]) -> T:
@@ -131,11 +128,11 @@ class Parts:
         optional("pyarrow", *_PARQUET)  # an error now, before anything is encoded
         folder = io.replaceable(self.folder)
         if not (self.folder / _PLAN).is_file():
-            names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-            if other := [name for name in names if name != _CODE and not name.endswith(".tmp")]:
-                raise InputError(
-                    f"{self.folder}: contains {other[0]}; expected a folder of shards. Specify a new folder."
-                )
+            for path in folder.glob("*"):
+                if path.name != _CODE and path.suffix != ".tmp":
+                    raise InputError(
+                        f"{self.folder}: contains {path.name}; expected a folder of shards. Specify a new folder."
+                    )
             if encoder.view.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 encoder.view.head.code.save(self.folder / _CODE)
@@ -147,11 +144,7 @@ class Parts:
 
     def records(self) -> dict[int, PartRecord]:
         """The records of finished parts by number; a record whose part is missing does not count."""
-        finished = self.folder / _FINISHED
-        if finished.is_file():
-            parts = _read(finished, Manifest)["parts"]
-        else:
-            parts = [_read(path, PartRecord) for path in self.folder.glob("part-*.json")]
+        parts = [_read(path, PartRecord) for path in sorted(self.folder.glob("part-*.json"))]
         if other := [part for part in parts if not len(part["start"]) == len(part["end"]) == len(Position())]:
             raise FormatError(f"{self.folder}: shard {other[0]['part']} has no position. Re-embed the corpus.")
         return {part["part"]: part for part in parts if self._file(part["part"], ".parquet").is_file()}
@@ -163,51 +156,38 @@ class Parts:
     def _check(self, source: Source) -> None:
         """Compares the texts of a source's finished parts with the file; MismatchError names the first that differs."""
         self._checked[source] = source.stat()
-        mine = by_source(self.records().values()).get(source.key, [])
-        with contextlib.closing(rows(source, skip_bad=True)) as rows_of_source:
-            row = next(rows_of_source, None)
-            for part in sorted(mine, key=lambda part: part["end"]):
-                hashes = self._table(part, ["hash"])["hash"].to_pylist()
-                now = list[tuple[int, int]]()
-                dead = {line for line, _ in part["dead"]}
-                while row is not None and row.end.line <= part["end"][0]:
-                    if row.end.line > part["start"][0] and row.text is not None and row.end.line not in dead:
-                        now.append((row.end.line, text_hash(row.text)))
-                    row = next(rows_of_source, None)
-                for text, hash in itertools.zip_longest(now, hashes):
-                    if text is None or text[1] != hash:
-                        line = text[0] if text else part["end"][0]
-                        raise MismatchError(
-                            f"{source.path}, row {line}: changed after it was embedded in shard {part['part']} of"
-                            f" {self.folder}. Restore the file, or embed it into a new folder."
-                        )
+        parts = sorted(by_source(self.records().values()).get(source.key, ()), key=lambda part: part["end"])
+        starts, ends = ([part[name][0] for part in parts] for name in ("start", "end"))
+        with contextlib.closing(rows(source, skip_bad=True)) as all_rows:
+            lines = ((row.end.line, row.text) for row in all_rows if row.text is not None)
+            by_part = itertools.groupby(lines, lambda line: bisect.bisect_left(ends, line[0]))
+            texts = {
+                number: io.content_key([text for line, text in group if line > starts[number]])
+                for number, group in by_part
+                if number < len(parts)
+            }
+        for number, part in enumerate(parts):
+            if texts.get(number, io.content_key([])) != part["texts"]:
+                raise MismatchError(
+                    f"{source.path}, rows {starts[number] + 1} to {ends[number]}: changed after they were embedded in"
+                    f" shard {part['part']} of {self.folder}. Restore the file, or embed it into a new folder."
+                )
 
-    def _table(self, part: Fields, columns: list[str] | None = None) -> Any:
-        """The table of a part's record, or some of its columns; FormatError if it cannot be read."""
+    def _table(self, part: PartRecord) -> Any:
+        """The table of a part's record; FormatError if it cannot be read."""
         path = io.below(self.folder, self._file(part["part"], ".parquet").name)
         message = f"{path}: {REASON}. Delete it, and rerun `jaxwhiten embed`."
         with turning(FormatError, message, OSError, ValueError, FormatError):
-            if columns is None:
-                io.check_sha256(path, part["sha256"])
-            table = optional("pyarrow.parquet", *_PARQUET).read_table(path, columns=columns)
-            recorded = io.parse_json((table.schema.metadata or {}).get(b"jaxwhiten", b"{}"), dict[str, Any], path)
-            io.same("plan and rows", (recorded.get("plan"), len(table)), (self.plan.hash, part["rows"]))
-            return table
+            io.same("plan", part["plan"], self.plan.hash)
+            io.check_sha256(path, part["sha256"])
+            return optional("pyarrow.parquet", *_PARQUET).read_table(path)
 
     def write(self, encoder: Encoder, chunk: Chunk) -> Json:
-        """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
+        """Embeds a chunk and writes its part: vectors, and then the record, which is returned."""
         (self.folder / _FINISHED).unlink(missing_ok=True)
         good = [(row, row.text) for row in chunk.rows if row.text is not None]
         texts = [text for _, text in good]
-        ids = [str(row.id) for row, _ in good]
-        hashes = np.array([text_hash(text) for text in texts], np.uint64)
-        table = arrow.embedded(
-            encoder,
-            texts,
-            {"id": ids, "hash": hashes},
-            self.plan.dtype,
-            plan=self.plan.hash,
-        )
+        table = arrow.embedded(encoder, texts, {"id": [str(row.id) for row, _ in good]}, self.plan.dtype)
         record = chunk.record()
         bad = BadRows(chunk.source.path, self.plan.skip_bad)
         for (row, text), why in zip(good, table["error"].to_pylist(), strict=True):
@@ -216,14 +196,10 @@ class Parts:
                 record["dead"].append((row.end.line, why))
         if bad.count:
             table = table.filter(table["error"].is_null())
-        record |= {"rows": len(table), "dead": sorted(record["dead"]), "plan": self.plan.hash, "moments": None}
-        if self.plan.moments:
-            path = self._file(chunk.number, ".moments.safetensors")
-            arrow.sums(arrow.vectors(table, encoder.view.head.code)).save(path, self.plan.provenance)
-            record["moments"] = io.sha256_file(path)
+        record |= {"dead": sorted(record["dead"]), "texts": io.content_key(texts), "rows": len(table)}
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(table.drop_columns("error"), temporary)
-            record["sha256"] = io.sha256_file(temporary)
+            record |= {"plan": self.plan.hash, "sha256": io.sha256_file(temporary)}
         io.write_json(self._file(chunk.number, ".json"), record)
         return record
 
@@ -232,27 +208,27 @@ class Parts:
 
         Raises MismatchError for a text that has changed since it was embedded.
         """
-        finished = by_source(self.records().values())
+        parts = [*self.records().values()]
+        finished = by_source(parts)
         for source in self.plan.inputs:
-            stat = source.stat()
-            if stat != self._checked.get(source) and all(part["stat"] != stat for part in finished.get(source.key, ())):
+            seen = [self._checked.get(source), *(part["stat"] for part in finished.get(source.key, ()))]
+            if source.stat() not in seen:
                 self._check(source)
-        parts = [part for _, part in sorted(self.records().items())]
         dead = [{"file": part["file"], "row": row, "error": why} for part in parts for row, why in part["dead"]]
         if dead:
             io.write_text(self.folder / _DEAD, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in dead))
         total = {"rows": sum(part["rows"] for part in parts), "dead": len(dead), "plan": self.plan.hash}
-        io.write_json(self.folder / _FINISHED, {**total, "parts": parts})
+        io.write_json(self.folder / _FINISHED, {**total, "parts": len(parts)})
         return total
 
     def _finished(self) -> list[PartRecord]:
-        records = [record for _, record in sorted(self.records().items())]
+        records = [*self.records().values()]
         finished = self.folder / _FINISHED
-        if finished.is_file() and len(records) == len(_read(finished, Manifest)["parts"]):
+        if finished.is_file() and len(records) == _read(finished, Manifest)["parts"]:
             return records
         raise FormatError(f"{self.folder}: not finished, {len(records)} shards are done: rerun `jaxwhiten embed`.")
 
-    def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
+    def blocks(self) -> Iterator[tuple[list[str], Any]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
         code = load_code(self.folder / _CODE) if self.plan.space.code else None
         for record in self._finished():
@@ -260,37 +236,22 @@ class Parts:
             yield table["id"].to_pylist(), arrow.vectors(table, code)
 
     def all(self) -> tuple[list[str], np.ndarray]:
-        """All `blocks`, one after the other: ids, and vectors in a memory map of a temporary file, or codes."""
-        total = sum(record["rows"] for record in self._finished())
+        """All `blocks`, one after the other: ids, and vectors or codes in a memory map of a temporary file."""
         ids = list[str]()
         joined: Any = None
         for some, vectors in self.blocks():
-            if joined is None and getattr(vectors, "code", None) is not None:
-                return self._all_codes()
             if joined is None:
-                shape = (total, vectors.shape[1])
+                shape = (sum(record["rows"] for record in self._finished()), vectors.shape[1])
                 with io.writing(Path(tempfile.gettempdir())), tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
-                    io.reserve(file, total * vectors[:1].nbytes)
-                    joined = np.memmap(file, vectors.dtype, "w+", shape=shape)
+                    io.reserve(file, shape[0] * vectors[:1].nbytes)
+                    joined = with_space(np.memmap(file, vectors.dtype, "w+", shape=shape), vectors.space, vectors.code)
             joined[len(ids) : len(ids) + len(some)] = vectors
             ids += some
         return ids, joined
 
-    def _all_codes(self) -> tuple[list[str], np.ndarray]:
-        ids, codes = zip(*self.blocks(), strict=True)
-        return [id for some in ids for id in some], with_space(np.concatenate(codes), codes[0].space, codes[0].code)
-
     def moments(self) -> Moments:
-        """The moments of all vectors: merged from the parts' moments if they were stored, else made in one pass."""
-        total = Moments()
-        for record in self._finished() if self.plan.moments else ():
-            path = self._file(record["part"], ".moments.safetensors")
-            part = Moments.load(path)
-            with turning(FormatError, f"{path}: {REASON}. Re-embed this shard.", ValueError):
-                io.check_sha256(path, record["moments"])
-            total.merge(part)
-        for _, vectors in () if self.plan.moments else self.blocks():
-            total.merge(arrow.sums(vectors))
+        """The moments of all vectors."""
+        total = functools.reduce(Moments.merge, (arrow.sums(vectors) for _, vectors in self.blocks()), Moments())
         total.provenance = self.plan.provenance
         return total
 

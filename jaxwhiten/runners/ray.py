@@ -9,6 +9,7 @@ moments = fit(vectors)
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -113,21 +114,12 @@ class _Embedder:
 
 def fit(dataset: Any, column: str = "vector") -> Moments:
     """The moments of the vectors of a Ray Data set, without null."""
-    from ray.data import aggregate, block
 
-    class FitMoments(aggregate.AggregateFnV2[Any, Any]):
-        def __init__(self) -> None:
-            super().__init__("moments", lambda: Moments().packed().tobytes(), on=None, ignore_nulls=True)
+    def of_block(block: Any) -> Any:
+        import pyarrow as pa
 
-        def aggregate_block(self, rows: Any) -> bytes:
-            return arrow.of_column(block.BlockAccessor.for_block(rows).to_arrow(), column).packed().tobytes()
+        return pa.table({"moments": [arrow.of_column(block, column).packed().tobytes()]})
 
-        def combine(self, total: bytes, other: bytes) -> bytes:
-            return _unpacked(total).merge(_unpacked(other)).packed().tobytes()
-
-    moments = dataset.select_columns([column]).aggregate(FitMoments())  # None for no rows
-    return _unpacked(moments["moments"]) if moments else Moments()
-
-
-def _unpacked(data: bytes) -> Moments:
-    return Moments.unpacked(np.frombuffer(data))
+    parts = dataset.select_columns([column]).map_batches(of_block, batch_format="pyarrow", batch_size=None)
+    packed = (np.frombuffer(row["moments"]) for row in parts.iter_rows())
+    return functools.reduce(Moments.merge, map(Moments.unpacked, packed), Moments())

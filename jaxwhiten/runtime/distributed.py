@@ -27,8 +27,6 @@ HEARTBEAT_SECONDS = 20
 _START_SECONDS = 300
 # Processes that are done wait this long for the writer; a dead writer is noticed earlier, by its heartbeat.
 _END_SECONDS = 24 * 3600
-# Bytes that a process contributes to one exchange; they bound the memory on the devices.
-_CHUNK_BYTES = 64 << 20
 
 T = TypeVar("T")
 _FORM = re.compile(r"(?P<address>[^,\s]+:\d+),(?P<index>\d+),(?P<count>\d+)")
@@ -49,8 +47,12 @@ def start(where: str = "") -> None:
                 f"--distributed={where}: expected ADDRESS:PORT,INDEX,COUNT, such as 10.0.0.1:9876,0,4, with INDEX "
                 "below COUNT."
             )
-        settings = {"coordinator_address": match["address"], "process_id": int(match["index"])}
-        settings |= {"num_processes": int(match["count"]), "cluster_detection_method": "deactivate"}
+        settings = {
+            "coordinator_address": match["address"],
+            "num_processes": int(match["count"]),
+            "process_id": int(match["index"]),
+            "cluster_detection_method": "deactivate",
+        }
     # JAX's preemption service would swallow SIGTERM; `jaxwhiten.training.loop` asks the processes itself.
     jax.config.update("jax_enable_preemption_service", False)
     alone = (
@@ -107,16 +109,10 @@ def gather(value: object) -> list[Any]:
 def _gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " total"], Int64[np.ndarray, " processes"]]:
     """The concatenated bytes of all processes, and the number of bytes of each."""
     sizes = _gather(np.array([len(data)], np.int64).view(np.uint32)).view(np.int64).ravel()
-    total = np.empty(int(sizes.sum()), np.uint8)
-    first = np.cumsum(sizes) - sizes
-    each = min(_CHUNK_BYTES, -(-int(sizes.max()) // 4) * 4)
-    for begin in range(0, int(sizes.max()), max(1, each)):
-        padded = np.zeros(each, np.uint8)
-        chunk = data[begin : begin + each]
-        padded[: len(chunk)] = chunk
-        for part, start, n in zip(_gather(padded.view(np.uint32)), first, np.clip(sizes - begin, 0, each), strict=True):
-            total[start + begin : start + begin + n] = part.view(np.uint8)[:n]
-    return total, sizes
+    padded = np.zeros(4 * (1 + int(sizes.max()) // 4), np.uint8)
+    padded[: len(data)] = data
+    parts = zip(_gather(padded.view(np.uint32)), sizes, strict=True)
+    return np.concatenate([part.view(np.uint8)[:size] for part, size in parts]), sizes
 
 
 def from_writer(value: T) -> T:

@@ -62,18 +62,13 @@ def check_devices() -> None:
         jax.devices()
 
 
-def platform() -> str:
-    """The platform of JAX's default devices, such as `"cpu"`."""
-    import jax
-
-    return jax.default_backend()
-
-
 def has_accelerator() -> bool:
     """Whether JAX's default devices are not CPUs; JAX is imported only if something for other devices is installed."""
-    if os.environ.get("JAX_PLATFORMS") == "cpu":
+    if os.environ.get("JAX_PLATFORMS") == "cpu" or not any(map(importlib.util.find_spec, ("jax_plugins", "libtpu"))):
         return False
-    return any(map(importlib.util.find_spec, ("jax_plugins", "libtpu"))) and platform() != "cpu"
+    import jax
+
+    return jax.default_backend() != "cpu"
 
 
 @functools.cache

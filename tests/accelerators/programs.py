@@ -37,6 +37,7 @@ from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
 from train.masking import init_masked_lm, masked_loss
 
+Steps = tuple[Step, ...]
 TOKENS = 65_536  # of a batch on each device
 REDUCED = frozenset({"all-reduce f32", "all-reduce bf16", "all-reduce s32"})
 BASE = EncoderConfig("bert", 30_522, 768, 2, 12, 3072, 512)
@@ -87,7 +88,7 @@ def encode(
     rows: int,
     length: int,
     tokens: int | None = None,
-    heads: Callable[[], dict[str, tuple[Step, ...]]] = lambda: {"mean": Head.named("mean").steps},
+    heads: Callable[[], tuple[Steps, ...]] = lambda: (Head.named("mean").steps,),
     dtype: str = "bfloat16",
     sentences: int = 0,
 ) -> Callable[[Target], Any]:
@@ -125,21 +126,21 @@ def _whitening(d: int) -> Whitening:
     return Whitening.from_moments(_moments(d), n_components=128)
 
 
-def whitened() -> dict[str, tuple[Step, ...]]:
-    return {"whitened": (*Head.named("first_last_avg").steps, Whiten.of(_whitening(768)), Normalize())}
+def whitened() -> tuple[Steps, ...]:
+    return ((*Head.named("first_last_avg").steps, Whiten.of(_whitening(768)), Normalize()),)
 
 
-def coded() -> dict[str, tuple[Step, ...]]:
-    return {"coded": (*Head.named("mean").steps, Quantize.of(SpectrumCode(bytes=48).fit(_moments(768))))}
+def coded() -> tuple[Steps, ...]:
+    return ((*Head.named("mean").steps, Quantize.of(SpectrumCode(bytes=48).fit(_moments(768)))),)
 
 
-def last_token() -> dict[str, tuple[Step, ...]]:
-    return {"lasttoken": Head.named("lasttoken").steps}
+def last_token() -> tuple[Steps, ...]:
+    return (Head.named("lasttoken").steps,)
 
 
-def every_pooling() -> dict[str, tuple[Step, ...]]:
+def every_pooling() -> tuple[Steps, ...]:
     names = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "last2avg")
-    return {name: Head.named(name).steps for name in names}
+    return tuple(Head.named(name).steps for name in names)
 
 
 def reduce_rows(rows: int, d: int, dtype: Any = jnp.float32) -> Callable[[Target], Any]:

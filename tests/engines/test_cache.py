@@ -92,8 +92,6 @@ def test_a_search_imports_nothing_heavy(folder, tmp_path):
 DAMAGES = {
     "flipped": lambda data: data[:-3] + bytes([data[-3] ^ 4]) + data[-2:],
     "cut": lambda data: data[:-3],
-    "null": lambda data: b"null",
-    "text": lambda data: b"zzz",
 }
 
 
@@ -221,12 +219,11 @@ def test_what_was_used_last_is_kept(folder, tmp_path, monkeypatch):
     assert list(entries.iterdir()) == [before]
 
 
-@pytest.mark.parametrize("damage", ["cut", "text"])
-def test_a_damaged_compiled_form_is_compiled_again(small, tmp_path, damage):
+def test_a_damaged_compiled_form_is_compiled_again(small, tmp_path):
     """Openvino's own, such as one that a kill left cut."""
     vectors = Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS)
     (blob,) = (tmp_path / "cache").rglob("*.blob")
-    blob.write_bytes(DAMAGES[damage](blob.read_bytes()))
+    blob.write_bytes(DAMAGES["cut"](blob.read_bytes()))
     assert np.array_equal(Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS), vectors)
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from jaxwhiten import Encoder, Space
 from jaxwhiten.engines import chosen, engine_class, engine_for, openvino, recorded
-from jaxwhiten.errors import MissingDependencyError
+from jaxwhiten.errors import InputError, MissingDependencyError
 from jaxwhiten.head import Head
-from jaxwhiten.models import StaticEncoder
+from jaxwhiten.models import StaticEncoder, load_model
 from jaxwhiten.models.folders import load_config
+from jaxwhiten.models.graph import EncoderGraph, Graph
 from jaxwhiten.text import TokenIds
 from jaxwhiten.views import stream
 from tests.conftest import slow_but
@@ -35,6 +36,8 @@ def test_every_golden_family_but_experts_is_taken_with_the_vectors_of_jax(tmp_pa
     if case in EXPERTS:
         with pytest.warns(UserWarning, match="The engine is jax, not openvino: .*experts"):
             assert chosen("auto", folder) == "jax"
+        with pytest.raises(InputError, match="no ONNX graph of a mixture of experts"):
+            EncoderGraph(Graph(), load_model(folder)[0], 16)
         return
     assert chosen("auto", folder) == "openvino"
     for name in ("jax", "openvino"):

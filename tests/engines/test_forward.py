@@ -64,15 +64,6 @@ def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):
     assert set(on_one_device.view.core.engine._compiled) == compiled
 
 
-def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
-    asked = []
-    monkeypatch.setattr("jaxwhiten.engines.forward.kernel_for", lambda *how: asked.append(how[1:]))
-    model = init_model(tiny_config(max_positions=256), seed=0, dtype="bfloat16")
-    for max_length in (64, 128, 129):
-        JAXEngine(model, max_length)
-    assert asked == [("bfloat16", model.config.head_size)]
-
-
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     shapes, start = [], JAXEngine.start
     lowered, lower = [], forward.lower

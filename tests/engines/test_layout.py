@@ -1,6 +1,5 @@
 """Several sentences in a row: every sentence once, the vectors of other layouts, and none that sees its neighbors."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +9,6 @@ from jaxwhiten import Encoder
 from jaxwhiten.engines import batching, forward
 from jaxwhiten.engines.batching import Layout
 from jaxwhiten.models.attention import Fused
-from jaxwhiten.models.positions import Segments
 from jaxwhiten.text import TokenIds
 from tests.sentences import generated
 from tests.tiny import write_model
@@ -79,11 +77,6 @@ def test_without_shared_rows_the_plan_is_that_of_packed_batches():
         np.testing.assert_array_equal(batch.rows, other.rows)
 
 
-def test_accelerators_share_rows():
-    assert Layout.on("tpu", 1, 32).share_rows
-    assert not Layout.on("cpu", 1, 32).share_rows
-
-
 @pytest.fixture(scope="module")
 def encoders(tiny_model):
     """On eight devices: with packed batches, and with shared rows."""
@@ -128,12 +121,3 @@ def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
     for name in before:
         np.testing.assert_array_equal(before[name][others], after[name][others])
         assert np.abs(before[name][one] - after[name][one]).max() > 1e-3
-
-
-def test_positions_begin_anew_in_every_segment():
-    segments = Segments.of(jnp.array([[3, 2, 0], [8, 0, 0]]), 8)
-    np.testing.assert_array_equal(segments.number, [[0, 0, 0, 1, 1, 3, 3, 3], [0] * 8])
-    np.testing.assert_array_equal(segments.position, [[0, 1, 2, 0, 1, 0, 1, 2], range(8)])
-    np.testing.assert_array_equal(segments.first[:, 0], [0, 0])
-    assert int(segments.first[0, 1]) == 3
-    assert segments.members().sum(axis=2).tolist() == [[3, 2, 0], [8, 0, 0]]

@@ -44,7 +44,7 @@ def test_a_sentence_without_a_plan_has_the_vectors_of_one_with_a_plan(tiny_model
     encoder = encoder.with_view(encoder.view.then(Normalize()).warm_up(8))
     assert bool(programs(encoder, "tail")) == (dtype != "float32")
     found = [encoder.encode(text) for text in SENTENCES]
-    monkeypatch.setattr("jaxwhiten.engines.batching.FEW_TOKENS", 0)
+    monkeypatch.setattr("jaxwhiten.engines.openvino._FEW_TOKENS", 0)
     np.testing.assert_array_equal(found, [encoder.encode(text) for text in SENTENCES])
     assert programs(encoder, "poolings") == 1
 

@@ -82,9 +82,16 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("database", "size"), [("pgvector", 32), ("qdrant", 132), ("milvus", 256), ("sqlite-vec", 32)])
-def test_an_encoder_that_needs_no_whitening_needs_none(tmp_path, database, size):
+@pytest.fixture(scope="module")
+def tuned():
+    """An encoder that needs no whitening, and the same with a code."""
     encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
+    return encoder, encoder.shrink([f"{i} plans" for i in range(300)], bytes=16)
+
+
+@pytest.mark.parametrize(("database", "size"), [("pgvector", 32), ("qdrant", 132), ("milvus", 256), ("sqlite-vec", 32)])
+def test_an_encoder_that_needs_no_whitening_needs_none(tuned, tmp_path, database, size):
+    encoder, coded = tuned
     settings = save_database(tmp_path / "out", encoder, database)
     assert (settings["bytes"], settings["columns"], "gamma" in settings) == (size, 256, False)
     texts = ["a man plays", "two dogs run", "it rains"]
@@ -93,8 +100,7 @@ def test_an_encoder_that_needs_no_whitening_needs_none(tmp_path, database, size)
     np.testing.assert_allclose(small @ small.T, x @ x.T, atol=1e-4)  # a rotation, or none
     if size != 32:
         np.testing.assert_allclose(small, x, atol=1e-4)
-    coded = save_database(tmp_path / "coded", encoder.shrink([f"{i} plans" for i in range(300)], bytes=16), database)
-    assert coded["bytes"] == 16
+    assert save_database(tmp_path / "coded", coded, database)["bytes"] == 16
 
 
 @pytest.mark.parametrize(
@@ -200,12 +206,22 @@ def test_the_page_shows_what_is_written():
     assert columns == {name: database.columns(48, 381) for name, database in DATABASES.items()}
 
 
-def test_lancedb_takes_the_points_of_a_code(tiny_model, tmp_path):
+@pytest.fixture(scope="module")
+def texts():
+    return list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
+
+
+@pytest.fixture(scope="module")
+def fitted(tiny_model, texts):
+    """A code and a whitening of the same texts, behind one encoder."""
+    base = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, tuned=True)
+    return {"coded": base.shrink(texts, bytes=8), "whitened": base.whiten(texts)}
+
+
+def test_lancedb_takes_the_points_of_a_code(fitted, texts, tmp_path):
     pytest.importorskip("lancedb")
     pytest.importorskip("lance")
-    base = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
-    encoder = base.shrink(texts, bytes=8)
+    encoder = fitted["coded"]
     settings = save_database(tmp_path / "out", encoder, "lancedb")
     assert (settings["bytes"], settings["columns"]) == (8, encoder.view.head.code.quantizer().width)
     recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
@@ -227,15 +243,13 @@ def test_lancedb_takes_the_points_of_a_code(tiny_model, tmp_path):
 
 
 @pytest.mark.parametrize("database", DATABASES)
-def test_a_model_that_ends_with_a_code_goes_into_every_database(tiny_model, tmp_path, database):
+def test_a_model_that_ends_with_a_code_goes_into_every_database(fitted, texts, tmp_path, database):
     """The code has the mean and axes that a whitening of the same texts has."""
-    base = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, tuned=True)
-    texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))
-    coded = save_database(tmp_path / "coded", base.shrink(texts, bytes=8), database)
     if database == "lancedb":
-        assert "the points of a code" in coded["quantizer"]
+        assert "the points of a code" in save_database(tmp_path, fitted["coded"], database)["quantizer"]
         return
-    assert coded == save_database(tmp_path / "whitened", base.whiten(texts), database, 8)
-    models = [Encoder.from_pretrained(tmp_path / name / "model") for name in ("coded", "whitened")]
+    coded, whitened = (save_database(tmp_path / name, encoder, database, 8) for name, encoder in fitted.items())
+    assert coded == whitened
+    models = [Encoder.from_pretrained(tmp_path / name / "model") for name in fitted]
     of_code, of_whitening = (model.encode(texts[:9]) for model in models)
     np.testing.assert_allclose(np.abs(of_code @ of_code.T), np.abs(of_whitening @ of_whitening.T), atol=1e-5)

@@ -29,7 +29,7 @@ folder, model, runner, rows, parts = sys.argv[1:]
 encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
 encoder.encode(["ready"])
 print("ready", flush=True)
-how = {"part_rows": int(rows), "moments": True, "ray": 2 * (runner == "ray"), "show_progress": False}
+how = {"part_rows": int(rows), "ray": 2 * (runner == "ray"), "show_progress": False}
 embed_files([Source(f"{folder}/a.txt")], parts, encoder, **how)
 """
 

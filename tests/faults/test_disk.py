@@ -226,7 +226,7 @@ def test_what_killed_processes_left_is_cleared_after_a_day(tmp_path):
 def test_a_corpus_that_fills_the_disk_goes_on_when_there_is_room(disk, tiny_model, tmp_path):
     pytest.importorskip("pyarrow", reason="the extra data")
     (tmp_path / "a.txt").write_text("\n".join(generated(400)))
-    sources, how = [Source(str(tmp_path / "a.txt"))], {"part_rows": 50, "moments": True, "show_progress": False}
+    sources, how = [Source(str(tmp_path / "a.txt"))], {"part_rows": 50, "show_progress": False}
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     embed_files(sources, tmp_path / "whole", encoder, **how)
     fill(disk, 120 << 10)

@@ -97,7 +97,7 @@ def test_a_corpus_names_the_line_or_skips_it(encoder, which, tmp_path):
     how = {"part_rows": 16, "show_progress": False}
     with pytest.raises(DataError, match=r"c\.txt, line \d+: '.*': its vector"):
         embed_files([Source(str(tmp_path / "c.txt"))], tmp_path / "stopped", model, **how)
-    done = embed_files([Source(str(tmp_path / "c.txt"))], tmp_path / "out", model, skip_bad=True, moments=True, **how)
+    done = embed_files([Source(str(tmp_path / "c.txt"))], tmp_path / "out", model, skip_bad=True, **how)
     dead = [json.loads(line) for line in (tmp_path / "out" / "dead-letters.jsonl").read_text().splitlines()]
     assert [row["row"] for row in dead] == [BAD + 1]
     assert done["rows"] == len(TEXTS) - 1

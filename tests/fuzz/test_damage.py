@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flax import traverse_util
-from flax.serialization import msgpack_serialize
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -132,21 +130,6 @@ def weights(folder):
     return (write_model(folder / "m", **SMALL) / "model.safetensors").read_bytes()
 
 
-def msgpack(folder):
-    """The weights as Flax has them."""
-    header, body = unpack(weights(folder))
-    flat = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        array = np.frombuffer(body[slice(*entry["data_offsets"])], np.float32).reshape(entry["shape"])
-        stem, _, leaf = name.rpartition(".")
-        if leaf == "weight":
-            leaf = "scale" if array.ndim == 1 else "embedding" if "embeddings" in stem else "kernel"
-        flat[f"{stem}.{leaf}"] = array.T if leaf == "kernel" else array
-    return msgpack_serialize(traverse_util.unflatten_dict(flat, sep="."))
-
-
 def unpack(data):
     (size,) = struct.unpack("<Q", data[:8])
     return json.loads(data[8 : 8 + size]), data[8 + size :]
@@ -225,7 +208,6 @@ FILES = {
         for number in range(4)
     },
     "weights": Kind("model.safetensors", weights, load_weights, check_weights),
-    "weights of Flax": Kind("flax_model.msgpack", msgpack, load_weights, check_weights),
     "index of weights": Kind("model.safetensors.index.json", sharded, load_weights, check_weights),
     **{
         name: Kind(

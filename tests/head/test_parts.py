@@ -118,7 +118,7 @@ def test_what_sentence_transformers_saves_is_its_own(folders, tmp_path):
 
 
 def test_every_part_is_fetched_from_the_hub(folder):
-    patterns = [*model_folders._HUB_SMALL_FILES, *model_folders._HUB_WEIGHTS]
+    patterns = model_folders._HUB_FILES
     for part in json.loads((folder / io.MANIFEST).read_text())["parts"]:
         assert any(fnmatch.fnmatch(part, pattern) for pattern in patterns), part
 

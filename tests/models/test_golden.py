@@ -13,15 +13,12 @@ import pytest
 from safetensors.numpy import load_file
 
 from jaxwhiten import Encoder
-from jaxwhiten.errors import InputError
 from jaxwhiten.models import FAMILIES, load_model
-from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 from tests.conftest import slow_but
 from tests.golden import cases
 
 ROOT = Path(__file__).parents[2]
 TOLERANCE = 1e-5
-GRAPHS = ("qwen3", "gemma3", "t5", "mt5", "eurobert", "gte", "nomic_bert, experts", "ministral3")
 
 
 def assert_close(got, expected, what):
@@ -73,26 +70,6 @@ def test_hidden_states_are_those_of_transformers(tmp_path, case):
     arrays["input_ids"] = arrays["input_ids"].at[0].set(7)
     for other, states in zip(model(**arrays).hidden_states, output.hidden_states, strict=True):
         np.testing.assert_array_equal(other[1:], states[1:], err_msg="a sentence depends on another of its batch")
-
-
-@pytest.mark.parametrize("case", [case for case in cases.CASES if case.startswith(GRAPHS)])
-def test_the_graph_gives_the_last_hidden_states(tmp_path, case):
-    pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    model, config, _ = load_model(cases.write_checkpoint(tmp_path, case))
-    inputs = {name: cases.inputs(case, config.pad_token_id)[name] for name in TOKENS}
-    rows, length = inputs["attention_mask"].shape
-    graph = Graph()
-    if config.experts:
-        with pytest.raises(InputError, match="nomic_bert_moe: no ONNX graph of a mixture of experts"):
-            EncoderGraph(graph, model, length)
-        return
-    states = EncoderGraph(graph, model, length + 3).hidden_states[-1]
-    graph.op("Reshape", states, graph.integers(-1, config.hidden_size), output="states")
-    session = runtime.InferenceSession(graph.finish(TOKENS, {"states": config.hidden_size}, {}).SerializeToString())
-    found = session.run(["states"], inputs)[0].reshape(rows, length, -1)
-    last = cases.golden(case)[f"hidden state {config.num_layers}"]
-    assert_close(cases.kept(inputs["attention_mask"], found), last, case)
 
 
 @pytest.mark.parametrize("engine", slow_but(["auto", "jax"], "auto"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from flax import nnx, serialization, traverse_util
+from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 import jaxwhiten
@@ -75,25 +75,6 @@ def test_shards_are_read(tiny_model, folder):
         load_model(folder)
 
 
-def test_flax_msgpack_is_read(tiny_model, folder):
-    tree = {}
-    for name, value in load_file(folder / "model.safetensors").items():
-        stem, leaf = name.rsplit(".", 1)
-        if leaf == "weight" and "embeddings" in stem and "LayerNorm" not in stem:
-            leaf = "embedding"
-        elif leaf == "weight" and "LayerNorm" in stem:
-            leaf = "scale"
-        elif leaf == "weight":
-            leaf, value = "kernel", value.T
-        tree[(*stem.split("."), leaf)] = value
-    (folder / "flax_model.msgpack").write_bytes(serialization.msgpack_serialize(traverse_util.unflatten_dict(tree)))
-    (folder / "model.safetensors").unlink()
-    assert_same(tiny_model, folder)
-    (folder / "flax_model.msgpack").write_bytes(b"\x81\xa1")
-    with pytest.raises(ModelError, match=r"flax_model\.msgpack"):
-        load_model(folder)
-
-
 BIAS = "embeddings.LayerNorm.bias"
 FAULTS = {
     "missing": (lambda t: t.pop("encoder.layer.1.output.dense.weight"), r"layer\.1\.output\.dense\.weight.*missing"),
@@ -141,11 +122,6 @@ def test_bad_configs_are_refused_before_anything_is_allocated(folder, change, me
     file.write_text(json.dumps({key: value for key, value in raw.items() if value is not None or key not in change}))
     with pytest.raises((ModelError, InputError), match=message):
         load_model(folder)
-
-
-def test_a_folder_without_a_configuration_is_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"no config\.json"):
-        load_model(tmp_path)
 
 
 def test_packaged_weights_answer_to_their_hub_id(minilm):

@@ -24,7 +24,7 @@ def whole(tiny_model, tmp_path_factory):
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     sources = [Source(str(folder / "texts.txt"))]
-    embed_files(sources, folder / "parts", encoder, part_rows=10, moments=True, show_progress=False)
+    embed_files(sources, folder / "parts", encoder, part_rows=10, show_progress=False)
     return folder
 
 
@@ -35,17 +35,6 @@ def changed(**values):
 
 def _changed(told, values):
     return {name: value for name, value in (told | values).items() if value is not GONE}
-
-
-def of_parts(**values):
-    """A manifest whose first record has other values."""
-
-    def damage(path):
-        told = json.loads(path.read_text())
-        told["parts"][0] = _changed(told["parts"][0], values)
-        path.write_text(json.dumps(told))
-
-    return damage
 
 
 def without_metadata(path):
@@ -60,13 +49,10 @@ DAMAGE = {
     "plan: a space that is no object": ("plan.json", changed(space=["mean"])),
     "manifest: cut": ("manifest.json", lambda path: path.write_bytes(path.read_bytes()[:-9])),
     "manifest: no parts": ("manifest.json", changed(parts=GONE)),
-    "record: no checksum": ("manifest.json", of_parts(sha256=GONE)),
-    "record: a part that is no number": ("manifest.json", of_parts(part="../0")),
-    "record: a position of one number": ("manifest.json", of_parts(end=[3])),
-    "record: no moments": ("manifest.json", of_parts(moments=GONE)),
+    "record: no checksum": ("part-000000.json", changed(sha256=GONE)),
+    "record: a part that is no number": ("part-000000.json", changed(part="../0")),
+    "record: a position of one number": ("part-000000.json", changed(end=[3])),
     "shard: no metadata": ("part-000000.parquet", without_metadata),
-    "moments: header": ("part-000001.moments.safetensors", lambda path: path.write_bytes(b"\xff" * 40)),
-    "moments: cut": ("part-000001.moments.safetensors", lambda path: path.write_bytes(path.read_bytes()[:60])),
 }
 
 

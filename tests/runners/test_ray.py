@@ -22,7 +22,7 @@ if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     how = {"pooling": "mean", "max_length": 32}
     encoder = Encoder.from_pretrained(model, **how)
-    told = {"part_rows": 50, "moments": True, "ray": 2}
+    told = {"part_rows": 50, "ray": 2}
     print(embed_files([Source(f"{folder}/a.txt")], f"{folder}/parts", encoder, **told)["rows"], flush=True)
     texts = open(f"{folder}/a.txt").read().split("\\n")
     rows = [{"n": i, "text": text, "odd": i % 2 == 1} for i, text in enumerate([*texts, None])]

@@ -7,7 +7,6 @@ import jax
 import pytest
 
 from jaxwhiten.runtime import hardware
-from tests.conftest import known_flags
 
 
 @pytest.fixture
@@ -48,11 +47,3 @@ print(any("cache_hits" in name for name in events))
 """
     said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
     assert [one.stdout.strip() for one in said] == ["False", "True"]
-
-
-@pytest.mark.slow
-def test_the_tests_start_with_the_flags_that_this_jaxlib_knows():
-    flags = "--xla_backend_optimization_level=0 --xla_nobody_knows=1 --xla_nor_this=true"
-    assert known_flags(flags) == "--xla_backend_optimization_level=0"
-    with pytest.raises(RuntimeError, match="does not start"):
-        known_flags("--xla_backend_optimization_level=fast")
