@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,11 @@ from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.documents import new_names, unique_ids
+from jaxwhiten.search.backends import BACKENDS
+from jaxwhiten.search.documents import Entries, new_names, unique_ids
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.index import BACKENDS, Index, new_index, rows_of, texts_of
-from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
+from jaxwhiten.search.index import Index, new_index
+from jaxwhiten.search.prepare import Coding, Rows, check_codes, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES, Rescoring
 from jaxwhiten.search.store import Store
 from jaxwhiten.space import Space, check_space
@@ -144,9 +144,7 @@ def build_index(
         vectors = check_vectors("document vectors", vectors)
     else:
         vectors = check_codes("codes", vectors)
-    texts = texts_of(documents, vectors)
-    rows = rows_of(metadata, vectors)
-    own = None if ids is None else unique_ids(ids, len(vectors))
+    entries = _entries(vectors, ids, documents, metadata)
 
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
@@ -172,32 +170,19 @@ def build_index(
         whitening=inside,
         codes=coding.record,
         rescore=rescore,
-        id_type=id_type(own),
-        has_texts=texts is not None,
-        has_words=texts is not None and words,
-        names=None if rows is None else new_names(rows),
+        id_type=entries.id_type,
+        has_texts=entries.texts is not None,
+        has_words=entries.texts is not None and words,
+        names=None if entries.metadata is None else new_names(entries.metadata),
         columns=dict(columns or {}),
         notes=[*coding.notes, *store.notes],
         build_seconds=time.perf_counter() - start,
     )
-    return new_index(
-        header,
-        store,
-        vectors=vectors,
-        ids=own,
-        texts=texts,
-        metadata=rows,
-        fitted=coding.fitted,
-        rescoring=rescoring,
-        encoders=encoders,
-    )
+    return new_index(header, store, entries, fitted=coding.fitted, rescoring=rescoring, encoders=encoders)
 
 
-def id_type(ids: Sequence[Any] | None) -> str | None:
-    """The type of documents' own ids."""
-    if ids is None:
-        return None
-    return "string" if isinstance(ids[0], str) else "integer"
+def _entries(vectors: Rows, ids: IdsLike, documents: Texts | None, metadata: Any) -> Entries:
+    return Entries.of(vectors, None if ids is None else unique_ids(ids, len(vectors)), documents, metadata)
 
 
 def _build_like(
@@ -213,22 +198,11 @@ def _build_like(
     check_space("the index", like.space, space or space_of(vectors), "rebuild the index", strict=space is not None)
     like.check_kept(documents=documents, metadata=metadata)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
-    texts = texts_of(documents, vectors)
-    rows = rows_of(metadata, vectors)
-    own = None if ids is None else unique_ids(ids, len(vectors))
+    entries = _entries(vectors, ids, documents, metadata)
     store = type(like.store).build(vectors, copy.copy(like.store.options), like.store.coding, None)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Header)}
-    fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": id_type(own)}
-    return new_index(
-        Header(**fields),
-        store,
-        vectors=vectors,
-        ids=own,
-        texts=texts,
-        metadata=rows,
-        fitted=like.fitted,
-        rescoring=like.rescoring,
-    )
+    fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": entries.id_type}
+    return new_index(Header(**fields), store, entries, fitted=like.fitted, rescoring=like.rescoring)
 
 
 def _space_of(vectors: RowsLike, space: Space | None) -> Space | None:

@@ -113,30 +113,27 @@ def read_header(connection: sqlite3.Connection, where: str) -> Header:
 
 
 def put_file(connection: sqlite3.Connection, name: str, save: Callable[[Path], None]) -> None:
-    """Puts the file that `save` writes into the file of an index; nothing if it writes none."""
+    """Puts the file that `save` writes into the file of an index."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         save(path)
-        if path.exists():
-            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", [name, path.read_bytes()])
+        connection.execute("INSERT INTO files VALUES (?, ?)", [name, path.read_bytes()])
 
 
-def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path | None], T]) -> T:
-    """What `load` makes of a file in the file of an index, or of None if there is no such file.
+def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path], T]) -> T | None:
+    """What `load` makes of a file in the file of an index; None if there is no such file.
 
     ValueError for a FormatError: `load` compares its checksum.
     """
-    files = connection.execute("SELECT data FROM files WHERE name = ?", [name]).fetchall()
-    if not files:
-        return load(None)
-    [[data]] = files
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        path.write_bytes(data)
-        try:
-            return load(path)
-        except FormatError as error:
-            raise ValueError(str(error).removeprefix(f"{folder}{os.sep}")) from error
+        for (data,) in connection.execute("SELECT data FROM files WHERE name = ?", [name]).fetchall():
+            path.write_bytes(data)
+            try:
+                return load(path)
+            except FormatError as error:
+                raise ValueError(str(error).removeprefix(f"{folder}{os.sep}")) from error
+    return None
 
 
 def check_index_file(path: os.PathLike[str] | str) -> Path:

@@ -41,10 +41,6 @@ class ListCodes(FaissCodes):
     selects = True
 
     @classmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        return {**super().layout(coding), LISTS: ("int32", ())}
-
-    @classmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:
         arrays = super().kept(vectors, coding)
         return {**arrays, LISTS: _nearest(arrays[CODES], coding)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from jaxwhiten.codes import Code, load_code, make_code
 from jaxwhiten.errors import FormatError, InputError, check_name
 from jaxwhiten.io import same
 from jaxwhiten.search.header import Header, get_file, put_file
-from jaxwhiten.search.prepare import Coding, Rows, prepared, read_map, write_map
+from jaxwhiten.search.prepare import Rows, prepared
 from jaxwhiten.store import SQLite, delete
 from jaxwhiten.types import Float32, Int64, Shaped
 from jaxwhiten.whitening.affine import Affine
@@ -23,7 +22,6 @@ from jaxwhiten.whitening.affine import Affine
 COPIES = ("float16", "int8")
 WIDER = 4  # candidates for each result wanted
 _CODE = "rescore_code.safetensors"
-_MAP = "rescore_map.safetensors"
 
 
 class Rescoring:
@@ -106,22 +104,14 @@ class Rescoring:
         """Writes what is needed to read the copies."""
         if self.code is not None:
             put_file(connection, _CODE, self.code.save)
-        put_file(connection, _MAP, lambda path: write_map(path, Coding(self.prepare).tensors))
 
     @classmethod
-    def read(cls, connection: sqlite3.Connection, header: Header) -> Rescoring:
-        """The reverse of `write`; ValueError or KeyError if the files do not fit the header."""
+    def read(cls, connection: sqlite3.Connection, header: Header, prepare: Affine) -> Rescoring:
+        """The reverse of `write`, with the map of the index; ValueError if the file does not fit the header."""
         check_name("copy to rescore by", header.rescore, COPIES)
         unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
-        prepare, _ = get_file(connection, _MAP, lambda path: read_map(path, header.input_dimension, unit_length))
-        if header.rescore == "float16":
-            return cls(prepare, None)
-        code = get_file(connection, _CODE, _code)
-        same("dimensions of the copy to rescore by", prepare.outputs, code.nbytes)
-        return cls(prepare, code)
-
-
-def _code(path: Path | None) -> Code:
-    if path is None:
-        raise KeyError(_CODE)
-    return load_code(path)
+        code = None
+        if header.rescore == "int8":
+            code = get_file(connection, _CODE, load_code)
+            same("dimensions of the copy to rescore by", code and code.nbytes, prepare.outputs)
+        return cls(prepare.in_float32(unit_length=unit_length), code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +12,8 @@ import numpy as np
 
 from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io import same, within
-from jaxwhiten.search.header import ROWS
+from jaxwhiten.search.backends import store_of
+from jaxwhiten.search.header import ROWS, Header
 from jaxwhiten.search.store import Arrays, Store
 from jaxwhiten.store import Pages, appended
 from jaxwhiten.types import Bool, Float32, Int64
@@ -172,14 +172,14 @@ class State:
         return dataclasses.replace(self, removed=start + len(dead))
 
     @classmethod
-    def read(cls, connection: sqlite3.Connection, make: Callable[[Arrays], Store], where: str) -> State:
+    def read(cls, connection: sqlite3.Connection, header: Header, where: str) -> State:
         """The state of a database; FormatError if it contradicts itself."""
         with turning(FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", *_INVALID):
             facts = _facts(connection)
             names = [name for (name,) in connection.execute("SELECT name FROM arrays")]
             arrays = {name: Pages(connection, name).read() for name in names}
             rows = arrays.pop(ROWS, None)
-            store = make(arrays)
+            store = store_of(header, arrays, where)
             if rows is not None:
                 same("rows of documents", rows.shape, (len(store),))
                 within("rows of documents", rows, 0, facts["next"] - 1)

@@ -50,11 +50,6 @@ class Store(ABC):
 
     @classmethod
     @abstractmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """The dtype and the shape of a row of each array."""
-
-    @classmethod
-    @abstractmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:
         """What is kept of raw, checked vectors."""
 
@@ -68,11 +63,11 @@ class Store(ABC):
     @classmethod
     def read(cls, arrays: Arrays, options: BackendOptions, coding: Coding) -> Store:
         """The reverse of `arrays`; ValueError or KeyError if they do not fit the coding."""
-        layout = cls.layout(coding)
-        size = len(arrays[next(iter(layout))])
-        for name, (dtype, row) in layout.items():
-            take(arrays, dtype, finite=False, **{name: (size, *row)})
-        return cls(options, coding, {name: arrays[name] for name in layout})
+        of_none = cls.kept(np.empty((0, coding.prepare.inputs), np.float32), coding)
+        size = len(arrays[next(iter(of_none))])
+        for name, array in of_none.items():
+            take(arrays, array.dtype.name, finite=False, **{name: (size, *array.shape[1:])})
+        return cls(options, coding, {name: arrays[name] for name in of_none})
 
     @property
     def arrays(self) -> Arrays:
@@ -111,10 +106,6 @@ class FloatStore(Store):
     """The prepared vectors of documents in float32."""
 
     @classmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        return {VECTORS: ("float32", (coding.prepare.outputs,))}
-
-    @classmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:
         out = np.empty((len(vectors), coding.prepare.outputs), np.float32)
         for part, x in prepared(vectors, coding.prepare):
@@ -134,11 +125,6 @@ class CodedStore(Store):
         assert coding.quantizer is not None
         self.quantizer = coding.quantizer
         self.codes = arrays[CODES]
-
-    @classmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        assert coding.quantizer is not None
-        return {CODES: ("uint8", (coding.quantizer.nbytes,))}
 
     @classmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:

@@ -12,7 +12,8 @@ from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts, check_integer
 from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.documents import unique_ids
-from jaxwhiten.search.index import Hit, Hits, Index
+from jaxwhiten.search.hits import Hit, Hits
+from jaxwhiten.search.index import Index
 from jaxwhiten.search.where import Where
 from jaxwhiten.text import Texts, as_texts, is_blank
 from jaxwhiten.types import Fields, IdsLike, Json
