@@ -19,7 +19,7 @@ from jaxwhiten.search.documents import Entries, new_names, unique_ids
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.index import Index, new_index
 from jaxwhiten.search.prepare import Coding, Rows, check_codes, check_vectors, choose, preparation
-from jaxwhiten.search.rescore import COPIES, Rescoring
+from jaxwhiten.search.rescore import COPIES
 from jaxwhiten.search.store import Store
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import Texts
@@ -98,8 +98,8 @@ def build_index(
       codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`, or a fitted code of these vectors. None
         stores float32.
       bytes: Bytes per document; without `codes` it implies `codes="spectrum"`.
-      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. It
-        stays in the file.
+      rescore: `"float16"` keeps a copy of the vectors, which scores four candidates per result again. It stays in the
+        file.
       tuned: Whether the encoder is fine-tuned for similarity. If not, its vectors are whitened before they are coded.
         By default it is assumed.
       like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
@@ -154,8 +154,6 @@ def build_index(
     inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, space)
 
     # The stored vectors.
-    compared = coding.prepare.in_float32(unit_length=normalize)
-    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, compared)
     store = kind.build(vectors, chosen, coding, None if stored is None else stored.view(np.uint8))
 
     # The description.
@@ -178,7 +176,7 @@ def build_index(
         notes=[*coding.notes, *store.notes],
         build_seconds=time.perf_counter() - start,
     )
-    return new_index(header, store, entries, fitted=coding.fitted, rescoring=rescoring, encoders=encoders)
+    return new_index(header, store, entries, fitted=coding.fitted, encoders=encoders)
 
 
 def _entries(vectors: Rows, ids: IdsLike, documents: Texts | None, metadata: Any) -> Entries:
@@ -202,7 +200,7 @@ def _build_like(
     store = type(like.store).build(vectors, copy.copy(like.store.options), like.store.coding, None)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Header)}
     fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": entries.id_type}
-    return new_index(Header(**fields), store, entries, fitted=like.fitted, rescoring=like.rescoring)
+    return new_index(Header(**fields), store, entries, fitted=like.fitted)
 
 
 def _space_of(vectors: RowsLike, space: Space | None) -> Space | None:

@@ -17,7 +17,7 @@ from jaxwhiten.arrays import column_values
 from jaxwhiten.errors import REASON, FormatError, InputError, check_counts, turning
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import Rows
-from jaxwhiten.store import SQLite, delete, quoted
+from jaxwhiten.store import SQLite, quoted
 from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import IdsLike, Int64, Json, Shaped
 
@@ -123,7 +123,7 @@ class Documents:
     def remove(self, connection: sqlite3.Connection, rows: Sequence[int]) -> None:
         """Removes the documents of rows."""
         if self._header.lists_documents:
-            delete(connection, "DELETE FROM documents WHERE row IN", rows)
+            connection.executemany("DELETE FROM documents WHERE row = ?", zip(rows))
 
     def fetch(self, rows: Sequence[int]) -> dict[int, Document]:
         """The documents of rows, as far as they are there."""
@@ -170,14 +170,8 @@ class Documents:
             return rows
         wanted = sorted({*rows.ravel().tolist()} - {-1})
         found = dict(self._database.rows_of("SELECT row, id FROM documents WHERE row IN", wanted))
-        if self._header.id_type == "integer":
-            ids = np.full(rows.shape, -1, np.int64)
-        else:
-            ids = np.full(rows.shape, None, object)
-        for place, row in np.ndenumerate(rows):
-            if row in found:
-                ids[place] = found[row]
-        return ids
+        dtype, missing = (np.int64, -1) if self._header.id_type == "integer" else (object, None)
+        return np.array([found.get(row, missing) for row in rows.ravel().tolist()], dtype).reshape(rows.shape)
 
     def every_id(self) -> list[Any]:
         """The ids of all documents that have their own, in the order of their rows."""

@@ -77,12 +77,12 @@ class Searches(ABC):
         """The views of texts; None if there is no encoder."""
 
     @abstractmethod
-    def query_rows(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
+    def query_rows(self, queries: RowsLike) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
 
     @abstractmethod
     def _nearest(
-        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None, prepared: bool
+        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The scores and ids of checked queries."""
 
@@ -124,7 +124,6 @@ class Searches(ABC):
         queries: RowsLike,
         k: int = 10,
         *,
-        prepared: bool = False,
         among: IdsLike = None,
         where: Where | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]: ...
@@ -133,7 +132,6 @@ class Searches(ABC):
         queries: RowsLike,
         k: int = 10,
         *,
-        prepared: bool = False,
         among: IdsLike = None,
         where: Where | None = None,
         hybrid: bool = False,
@@ -145,8 +143,6 @@ class Searches(ABC):
             vectors, encoded like the documents; the index whitens and normalizes them. What `Encoder.encode`
             returned is checked; other rows of numbers do not know their space.
           k: The number of documents; an index of fewer gives all.
-          prepared: Whether vectors are already whitened and normalized (`prepare`), as in the paper's timing. Their
-            candidates are not rescored.
           among: The ids of the documents to search, in any order; None searches all. A set of fewer than k documents
             gives what there is; unknown ids are left out, with a warning.
           where: A filter of the documents to search, by their `id`, `text` and the names of their metadata: an
@@ -165,7 +161,7 @@ class Searches(ABC):
         if not are_texts(queries):
             if hybrid:
                 raise InputError("`hybrid` compares words: pass texts, or omit it.")
-            return self._nearest(self.query_rows(queries, prepared), k, among, where, prepared)
+            return self._nearest(self.query_rows(queries), k, among, where)
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
         views = self._encoding()
         if not texts:

@@ -101,7 +101,6 @@ class Index(Header, Searches):
 
     database: SQLite
     state: State  # of the database when it was last asked
-    rescoring: Rescoring | None = None  # how copies are made and compared by which candidates are scored again
     location: Location | None = None  # from which it was loaded
     _written: State | None = field(default=None, init=False)  # by the last change, which an interrupt may have hidden
 
@@ -176,6 +175,14 @@ class Index(Header, Searches):
         with turning(FormatError, _unreadable(self.database.name), ValueError):
             return self.database.reading(lambda connection: get_file(connection, FITTED, load))
 
+    @functools.cached_property
+    def rescoring(self) -> Rescoring | None:
+        """The copy by which candidates are scored again, if there is one."""
+        if self.rescore is None:
+            return None
+        unit_length = self.normalize or self.codes is not None  # of codes, the copy alone has unit length
+        return Rescoring(self.prepare.in_float32(unit_length=unit_length))
+
     @property
     def documents(self) -> Documents:
         """The table of documents."""
@@ -199,7 +206,7 @@ class Index(Header, Searches):
     @property
     def stored(self) -> str:
         """What is stored of a document, and by which backend."""
-        codes = self.codes and f"{self.codes['name']} codes of {self.codes['bytes']} bytes"
+        codes = self.codes and f"{self.codes.name} codes of {self.codes.bytes} bytes"
         return f"{codes or f'{self.dimension} dimensions'}, {self.backend}"
 
     @property
@@ -239,8 +246,7 @@ class Index(Header, Searches):
         for state in (self.state, self._written):
             if state is not None and state.version == version:
                 return state
-        where = self.database.name
-        return self.state.refreshed(connection) or State.read(connection, self, where)
+        return State.read(connection, self, self.database.name, self.state)
 
     def _change(self, work: Any) -> State:
         """Brings the database to the state that `work` makes of its state, and the index after it."""
@@ -391,8 +397,7 @@ class Index(Header, Searches):
             if count == state.size:
                 raise InputError("This would remove every document; an index holds at least one.")
             self.documents.remove(connection, rows)
-            if self.rescoring is not None:
-                self.rescoring.remove(connection, rows)
+            connection.executemany("DELETE FROM copies WHERE row = ?", zip(rows))
             return state.without(np.array(rows, np.int64))
 
         self._change(removed)
@@ -408,10 +413,10 @@ class Index(Header, Searches):
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
     def _nearest(
-        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None, prepared: bool
+        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
     ) -> tuple[np.ndarray, np.ndarray]:
         state = self._current()
-        scores, rows = self._ranked(state, queries, k, prepared, self._chosen(state, among, where))
+        scores, rows = self._ranked(state, queries, k, self._chosen(state, among, where))
         return scores, self.documents.ids(rows)
 
     def _hits(
@@ -425,7 +430,7 @@ class Index(Header, Searches):
             state = self._current()
             chosen = self._chosen(state, among, where)
             if texts is None:
-                found = [array.tolist() for array in self._ranked(state, queries, k, False, chosen)]
+                found = [array.tolist() for array in self._ranked(state, queries, k, chosen)]
                 results = list(zip(*found, strict=True))
             else:
                 results = self._hybrid(state, queries, texts, k, chosen)
@@ -450,7 +455,7 @@ class Index(Header, Searches):
         chosen: Int64[np.ndarray, " m"] | None,
     ) -> list[tuple[list[float], list[int]]]:
         """The best scores and rows of each checked query by vectors and words, among positions."""
-        near = self._ranked(state, queries, max(NEAREST, k), False, chosen)[1]
+        near = self._ranked(state, queries, max(NEAREST, k), chosen)[1]
         allowed = None if chosen is None else state.rows_at(chosen)
         results = []
         for number, text in enumerate(texts):
@@ -459,7 +464,7 @@ class Index(Header, Searches):
             if allowed is not None:
                 more = more[np.isin(more, allowed)]
             positions = state.positions(np.concatenate([near[number][near[number] >= 0], more[:BY_WORDS]]))
-            [cosines], [rows] = self._ranked(state, queries[number : number + 1], len(positions), False, positions)
+            [cosines], [rows] = self._ranked(state, queries[number : number + 1], len(positions), positions)
             documents = self.documents.fetch(rows.tolist())
             there = np.isin(rows, [*documents])
             rows = rows[there]
@@ -469,10 +474,10 @@ class Index(Header, Searches):
             results.append((scores[best].tolist(), rows[best].tolist()))
         return results
 
-    def query_rows(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
+    def query_rows(self, queries: RowsLike) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
         self._check_space(queries, "query")
-        queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
+        queries = check_vectors("query vectors", queries, self.input_dimension)
         return np.ascontiguousarray(queries, np.float32)
 
     def _ranked(
@@ -480,18 +485,17 @@ class Index(Header, Searches):
         state: State,
         queries: Float32[np.ndarray, "q d"],
         k: int,
-        prepared: bool,
         chosen: Int64[np.ndarray, " m"] | None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """Scores and rows of checked queries among positions."""
         k = min(int(k), state.size)
         if chosen is not None and not len(chosen):
             return np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
-        if self.rescoring is None or prepared:
-            scores, positions = state.search(queries, k, prepared, chosen)
+        if self.rescoring is None:
+            scores, positions = state.search(queries, k, chosen)
             rows = state.rows_at(positions)
         else:
-            candidates = state.rows_at(state.search(queries, min(state.size, WIDER * k), False, chosen)[1])
+            candidates = state.rows_at(state.search(queries, min(state.size, WIDER * k), chosen)[1])
             scores, rows = self.rescoring.best(self.database, queries, candidates, k)
         scores[rows < 0] = -np.inf
         ties = scores[:, 1:] == scores[:, :-1]
@@ -582,7 +586,6 @@ def new_index(
     entries: Entries,
     *,
     fitted: Whitening | Code | None,
-    rescoring: Rescoring | None,
     encoders: Views | None = None,
 ) -> Index:
     """An index in a temporary database, of a store of vectors and their documents."""
@@ -590,7 +593,7 @@ def new_index(
     if header.has_words and not has_words(database):
         note = "Python's SQLite has no FTS5: the words of texts are not indexed, and there is no hybrid search."
         header = dataclasses.replace(header, has_words=False, notes=[*header.notes, note])
-    index = Index(**vars(header), database=database, state=State.of(store), rescoring=rescoring)
+    index = Index(**vars(header), database=database, state=State.of(store))
     if encoders is not None:
         index.views = encoders
 
@@ -604,9 +607,8 @@ def new_index(
             Pages(connection, name).write(tensor)
         if fitted is not None:
             put_file(connection, FITTED, fitted.save)
-        if rescoring is not None:
-            rescoring.write(connection)
-            rescoring.put(connection, np.arange(len(store)), entries.vectors)
+        if index.rescoring is not None:
+            index.rescoring.put(connection, np.arange(len(store)), entries.vectors)
 
     database.change(fill)
     return index
@@ -623,11 +625,7 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
         where = database.name
         header = read_header(connection, where)
         state = State.read(connection, header, where)
-        with turning(FormatError, _unreadable(where), ValueError):
-            rescoring = None
-            if header.rescore is not None:
-                rescoring = Rescoring.read(connection, header, state.store.prepare)
-        return Index(**vars(header), database=database, state=state, rescoring=rescoring, location=location)
+        return Index(**vars(header), database=database, state=state, location=location)
 
     try:
         return database.reading(load)

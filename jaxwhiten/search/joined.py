@@ -72,14 +72,14 @@ class JoinedIndex(Searches):
         """The views of texts for these indexes."""
         return self.indexes[0].views
 
-    def query_rows(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
+    def query_rows(self, queries: RowsLike) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
-        return self.indexes[0].query_rows(queries, prepared)
+        return self.indexes[0].query_rows(queries)
 
     def _nearest(
-        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None, prepared: bool
+        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        results = [index._nearest(queries, k, some, where, prepared) for index, some in self._parts(among)]
+        results = [index._nearest(queries, k, some, where) for index, some in self._parts(among)]
         scores, ids = (np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True))
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, best, axis=1), np.take_along_axis(ids, best, axis=1)

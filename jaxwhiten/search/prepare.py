@@ -24,7 +24,7 @@ BLOCK_ROWS = 16384
 DEFAULT_BYTES = 48
 _LEAST_SQUARE = float(np.finfo(np.float32).tiny / np.finfo(np.float32).eps)  # of a length in float32
 _MOST_SQUARE = float(np.finfo(np.float32).max)
-_TAKES = ": pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
+_TAKES = ": pass raw vectors of its model, or sentences"
 
 
 def check_vectors(what: str, x: RowsLike, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
@@ -138,7 +138,7 @@ class Coding(NamedTuple):
         q = self.quantizer
         if q is None:
             return None
-        return {"name": q.name, "bytes": q.nbytes, "length": q.length, "coordinates": q.width}
+        return Codes(q.name, q.nbytes, q.length)
 
     @property
     def tensors(self) -> dict[str, np.ndarray]:
@@ -165,11 +165,11 @@ class Coding(NamedTuple):
         same("dimensions of stored vectors", prepare.outputs, outputs)
         if (layout := header.codes) is None:
             return cls(prepare)
-        width = layout["coordinates"]
+        width = tensors["rotation"].shape[1]
         affine = Affine(*take(tensors, "float32", mean=(outputs,), rotation=(outputs, width), offset=(width,)))
         [centroids] = take(tensors, "float32", centroids=tensors["centroids"].shape)
-        quantizer = Quantizer(layout["name"], affine, centroids, float(layout["length"]))
-        same("bytes and columns of the centroids", (quantizer.nbytes, quantizer.width), (layout["bytes"], width))
+        quantizer = Quantizer(layout.name, affine, centroids, layout.length)
+        same("bytes and columns of the centroids", (quantizer.nbytes, quantizer.width), (layout.bytes, width))
         if quantizer.bits not in (4, 8):
             raise ValueError(f"centroids of {quantizer.bits} bits")
         centers = tensors.get("centers")

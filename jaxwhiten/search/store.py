@@ -93,7 +93,6 @@ class Store(ABC):
         self,
         queries: Float32[np.ndarray, "q d"],
         k: int,
-        prepared: bool,
         among: Int64[np.ndarray, " m"] | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """Scores, best first, and positions; −1 for a missing result.
@@ -112,9 +111,9 @@ class FloatStore(Store):
             out[part] = x
         return {VECTORS: out}
 
-    def mapped(self, queries: np.ndarray, prepared: bool) -> Float32[np.ndarray, "q k"]:
+    def mapped(self, queries: np.ndarray) -> Float32[np.ndarray, "q k"]:
         """Queries in the form of the stored vectors."""
-        return queries if prepared else np.ascontiguousarray(self.prepare(queries), np.float32)
+        return np.ascontiguousarray(self.prepare(queries), np.float32)
 
 
 class CodedStore(Store):
@@ -135,9 +134,9 @@ class CodedStore(Store):
             codes[part] = quantizer.quantize(quantizer.affine(x))
         return {CODES: codes}
 
-    def units(self, queries: np.ndarray, prepared: bool) -> Float32[np.ndarray, "q k"]:
+    def units(self, queries: np.ndarray) -> Float32[np.ndarray, "q k"]:
         """Queries as the quantizer is asked, of unit length."""
-        if prepared or self.prepare.matrix is None:  # the index has checked their lengths
+        if self.prepare.matrix is None:  # the index has checked their lengths
             units: np.ndarray = queries / np.sqrt(np.vecdot(queries, queries))[:, None]
             return units
         x = np.asarray(self.prepare(queries), np.float32)

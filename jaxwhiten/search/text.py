@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from jaxwhiten.codes import Code, SpectrumCode
-from jaxwhiten.errors import MismatchError, check_counts, check_integer
+from jaxwhiten.errors import MismatchError, check_counts
 from jaxwhiten.search.build import build_index, check_settings
 from jaxwhiten.search.documents import unique_ids
 from jaxwhiten.search.hits import Hit, Hits
 from jaxwhiten.search.index import Index
-from jaxwhiten.search.where import Where
-from jaxwhiten.text import Texts, as_texts, is_blank
-from jaxwhiten.types import Fields, IdsLike, Json
+from jaxwhiten.text import is_blank
+from jaxwhiten.types import Fields, IdsLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -35,15 +34,7 @@ class Encodes(Protocol):
         """The view of queries for them."""
 
 
-@runtime_checkable
-class Ranks(Protocol):
-    """What puts documents in order for a query, such as a `CrossEncoder`."""
-
-    def rank(self, query: str, documents: Texts) -> list[Json]:
-        """Rows with `corpus_id` and `score`, best first."""
-
-
-def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> Hits:
+def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> Hits:
     """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts.
 
     >>> cross = CrossEncoder.from_pretrained("cross")  # a folder
@@ -136,34 +127,3 @@ def index_of(
         encoders=Views(documents, encoder.queries),
         **options,
     )
-
-
-def search_text(
-    index: Index,
-    encoder: Encodes,
-    queries: Texts,
-    k: int = 10,
-    *,
-    among: IdsLike = None,
-    where: Where | None = None,
-) -> list[Hits]:
-    """The k best documents for each sentence, best first.
-
-    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> search_text(encoder.index(["A dog runs.", "It rains."]), encoder, ["a dog"], k=1)[0][0].id
-    0
-
-    Args:
-      index: An index that records how its documents were encoded.
-      encoder: The `Encoder` of its documents; another raises MismatchError. The index's pooling is used. A code at the
-        end of the head is not applied, because the index codes documents itself and compares them with float queries.
-        If the encoder has prompts for queries and documents, the sentences get the prompt of a query.
-      k: The number of results for each sentence; an index of fewer documents gives all.
-      among, where: Which documents to search, as for `Index.search`.
-    """
-    queries = as_texts(queries, "query")
-    check_integer("k", k, 1)
-    view = view_for(index, encoder)
-    if queries:
-        return index.hits(view(queries), k, among, where)
-    return []

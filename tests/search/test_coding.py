@@ -46,7 +46,7 @@ def test_every_backend_gives_the_cosines_of_every_code(backend, name, given, vec
     vectors = normalize(vectors)
     code = make_code(name, **SIZE.get(name, {})).fit(vectors)
     index = build_index(code.encode(vectors) if given else vectors, backend, codes=code, **WHOLE.get(backend, {}))
-    assert (index.codes["name"], index.codes["bytes"]) == (name, code.nbytes)
+    assert (index.codes.name, index.codes.bytes) == (name, code.nbytes)
     cosines = code.scores(queries, code.encode(vectors))
     index.save(tmp_path / "docs.db")
     loaded = load_index(tmp_path / "docs.db")
@@ -129,7 +129,7 @@ def test_the_code_of_a_whitening_that_is_given_is_of_its_vectors(named, vectors,
 
 def test_bytes_alone_take_the_spectrum_code_and_whiten_what_is_not_tuned(vectors):
     bare = build_index(vectors, "faiss-flat", bytes=8)
-    assert (bare.codes["name"], bare.whitening, bare.notes) == ("spectrum", None, [])
+    assert (bare.codes.name, bare.whitening, bare.notes) == ("spectrum", None, [])
     unit = SpectrumCode(bytes=8).fit(normalize(vectors))
     assert bare.fitted.distortion_ == pytest.approx(unit.distortion_, rel=1e-4)
     untuned = build_index(vectors, "faiss-flat", bytes=8, tuned=False)

@@ -13,9 +13,9 @@ from jaxwhiten.search import (
     build_index,
     load_index,
     paraphrase_mining_embeddings,
-    search_text,
     semantic_search,
 )
+from jaxwhiten.search.text import view_for
 from jaxwhiten.whitening import Moments, Whitening
 
 pytest.importorskip("faiss")
@@ -70,8 +70,7 @@ BUILT = {
 SEARCHED = {
     "k": (lambda: search(VECTORS, 0), "at least 1"),
     "width": (lambda: search(VECTORS[:, 1:].copy()), "32 31"),
-    "width that tells the way": (lambda: build(codes="ubinary").search(VECTORS[:, :4].copy(), 1), "32 4 search_text"),
-    "one text": (lambda: search_text(build(), SimpleNamespace(documents=None, queries=None), "a question"), "list"),
+    "width that tells the way": (lambda: build(codes="ubinary").search(VECTORS[:, :4].copy(), 1), "32 4 raw"),
     "no among": (lambda: build().search(VECTORS, 1, among=[]), "no IDs"),
     "where without texts": (lambda: build().search(VECTORS[:1], 1, where="id > 3"), "no texts"),
     "words without words": (lambda: build().hits(VECTORS[:1], 3, texts=["a"]), "no words"),
@@ -167,4 +166,4 @@ def test_nothing_is_encoded_before_a_mistake_is_found(tiny_model, monkeypatch):
     index = encoder.index(["a", "b"], backend="jax")
     monkeypatch.setattr("jaxwhiten.views.view.View.__call__", lambda *_: pytest.fail("encoded"))
     check(InputError, lambda: encoder.index(["a", "b"], backend="faiss-ivf"), "codes alone")
-    check(MismatchError, lambda: search_text(index, other, ["a"], 3), "max_length 32 16")
+    check(MismatchError, lambda: view_for(index, other), "max_length 32 16")

@@ -25,7 +25,7 @@ KINDS = {
     "faiss-flat": {},
     "jax codes": {"bytes": 6, "rescore": "float16"},
     "jax ubinary": {"codes": "ubinary"},
-    "faiss-flat codes": {"bytes": 6, "rescore": "int8"},
+    "faiss-flat codes": {"bytes": 6, "rescore": "float16"},
     "faiss-flat int8": {"codes": "int8"},
     "faiss-flat whitened": {"bytes": 6, "whitening": Whitening(14).fit(VECTORS)},
     "faiss-ivf": {"bytes": 6, "nlist": 4, "nprobe": 4},

@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.search import build_index, load_index, search_text
+from jaxwhiten.search import build_index, load_index
 from tests.sentences import generated
 
 D = 16
@@ -69,7 +69,6 @@ def test_a_search_of_a_text_is_that_of_its_vector(tiny_model, options):
     scores, ids = index.search(encoder.encode_query([TEXTS[7]]), 9)
     assert [hit.id for hit in by_text] == ids[0].tolist()
     np.testing.assert_allclose([hit.score for hit in by_text], scores[0], atol=1e-6)
-    assert search_text(index, encoder, [TEXTS[7]], 9) == [by_text]
     index.add(["Salt and pepper."])
     [hits] = index.hits(np.asarray(encoder.encode_document(["Salt and pepper."])), 3)
     assert hits[0].score > 0.8

@@ -11,7 +11,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import JaxwhitenError
-from jaxwhiten.search import load_index, search_text
+from jaxwhiten.search import load_index
 from tests.serving.conftest import TEXTS, served
 
 
@@ -34,7 +34,7 @@ def invalid(answer, message):
 
 
 def test_a_search_finds_what_the_index_finds(coded):
-    (expected,) = search_text(load_index(coded.file), coded.encoder, ["a man plays music"], 5)
+    expected = load_index(coded.file).search("a man plays music", 5)
     answer = coded.post("/search", text="a man plays music", k=5)
     assert hits(answer) == [(hit.id, hit.text) for hit in expected]
     np.testing.assert_allclose([hit["score"] for hit in answer.json()["hits"]], [h.score for h in expected], atol=1e-5)
