@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from jaxwhiten.errors import REASON, InputError, ModelError, turning, warn
 from jaxwhiten.io.files import PathLike, whole_folder, write_json, write_text
 from jaxwhiten.io.records import read_json
 from jaxwhiten.io.tensors import check_seal, content_key, seal, sha256_file
-from jaxwhiten.terminal import note
 
 T = TypeVar("T")
 Identity = tuple[int, ...]
@@ -28,8 +26,6 @@ _CHECKSUMS = "checksums.json"
 _SMALL = 1 << 24  # bytes that are hashed each time
 _TICK = 2 * 10**9  # nanoseconds between two times that every file system tells apart
 _ROOMS = ("compiled", "embeddings", "hashes", "tokens", "xla")  # of what is made again where it is missing
-_TAG = "CACHEDIR.TAG"  # by which programs for backups know a cache (https://bford.info/cachedir)
-_TAGGED = "Signature: 8a477f597d28d172789f06886806bc55\n"
 
 
 def cache_dir(*names: str) -> Path:
@@ -58,7 +54,7 @@ def cache_limit() -> float:
 def trim_cache(limit: int | float | None = None) -> int:
     """Removes what was used longest ago, as far as the cache takes more bytes than its limit; returns what it takes.
 
-    What was used last stays, however large it is, unless the limit is 0. A note on a terminal announces a new cache.
+    What was used last stays, however large it is, unless the limit is 0.
 
     >>> trim_cache() <= cache_limit()
     True
@@ -81,10 +77,6 @@ def trim_cache(limit: int | float | None = None) -> int:
         else:
             with contextlib.suppress(OSError):
                 entry.unlink()
-    if entries and sys.stderr.isatty() and not (tag := cache_dir(_TAG)).exists():
-        note(f"{tag.parent} keeps compiled models and vectors, up to {cache_limit() / 1e9:g} GB (JAXWHITEN_CACHE_GB)")
-        with contextlib.suppress(OSError):
-            write_text(tag, _TAGGED)
     return taken
 
 

@@ -136,13 +136,6 @@ def test_a_query_encoded_otherwise_is_refused(key, vectors):
         index.check_fits(dataclasses.replace(SPACE, **{key: None}))
 
 
-def test_lists_with_too_few_documents_give_minus_one(vectors):
-    index = build_index(vectors, "faiss-ivf", nlist=70, nprobe=1, **LISTS)
-    scores, ids = index.search(vectors[:20], 500)
-    assert (ids == -1).any()
-    assert np.isneginf(scores[ids == -1]).all()
-
-
 def test_texts_are_encoded_by_the_index(tiny_model, tmp_path):
     prompts = {"document": "salt "}
     encoder = Encoder(Encoder(tiny_model, pooling="mean", prompts=prompts).save(tmp_path / "model"))

@@ -1,12 +1,10 @@
 """What a request may hold: headers, values, characters, bytes, and time, whoever sends it; and who may send it."""
 
 import contextlib
-import gzip
 import json
 import socket
 import threading
 import time
-import zlib
 
 import httpx2
 import numpy as np
@@ -74,27 +72,6 @@ def test_a_long_text_is_read_as_far_as_the_model_does(plain):
     answer = plain.post("/v1/embeddings", model=NAME, input=["a", " " * 3_000_000 + "the end"])
     assert answer.status_code == 413
     assert "too few tokens for its 3,000,007 characters" in answer.text
-
-
-def test_gzip(plain):
-    body = json.dumps({"model": NAME, "input": TEXTS[:2]}).encode()
-    small = gzip.compress(body)
-    bomb = gzip.compress(b" " * (100 << 20), 9)
-
-    def post(content, coding):
-        return plain.client.post("/v1/embeddings", content=content, headers={**JSON, "Content-Encoding": coding})
-
-    assert post(small, "gzip").json() == post(body, "identity").json()
-    for content, coding, status in (
-        (bomb, "gzip", 413),
-        (small[:-9], "gzip", 400),
-        (small + b"more", "gzip", 400),
-        (body, "gzip", 400),
-        (zlib.compress(body), "deflate", 415),
-        (body, "br", 415),
-    ):
-        assert post(content, coding).status_code == status
-    assert post(body, "br").headers["Accept-Encoding"] == "gzip"
 
 
 def test_a_request_has_time_to_arrive(tiny):
