@@ -87,8 +87,7 @@ def create(connection: sqlite3.Connection, header: Header, documents: Sequence[s
     """Makes the tables, those of documents by these statements, and writes the header."""
     for statement in (*_TABLES, *documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
         connection.execute(statement)
-    fields = {"jaxwhiten_version": __version__, **{name: getattr(header, name) for name in Header.__dataclass_fields__}}
-    text = json.dumps(io.seal(io.to_json(fields)), ensure_ascii=False)
+    text = json.dumps(io.seal({"jaxwhiten_version": __version__, **io.to_json(header)}), ensure_ascii=False)
     connection.execute("INSERT INTO header VALUES ('index', ?)", [text])
 
 

@@ -73,22 +73,18 @@ def _check_rows(what: str, x: Rows) -> None:
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     """Raises an error for rows that are zero, not finite or too long for float32; `first` is the first row's number."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rough = np.vecdot(x, x)
-    if float(rough.min()) > 2 * _LEAST_SQUARE and float(rough.max()) < _MOST_SQUARE / 2:  # beyond float16
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.vecdot(x, x, dtype=np.result_type(x, np.float32))
+    if squares.min() >= _LEAST_SQUARE and squares.max() <= _MOST_SQUARE:
         return
-    squares = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind")
-    odd = ~((squares >= _LEAST_SQUARE) & (squares <= _MOST_SQUARE))
-    if not odd.any():
-        return
-    row = int(np.argmax(odd))
+    row = int(np.argmin((squares >= _LEAST_SQUARE) & (squares <= _MOST_SQUARE)))
     where = f"Row {first + row} of the {what}"
-    square = squares[row]
     check_finite(x[row : row + 1], first + row, what)
-    if not square:
+    if not x[row].any():
         raise InputError(f"{where} is a zero vector: it has no direction and thus no nearest neighbors. Remove it.")
+    norm = np.linalg.norm(x[row].astype(np.float64))
     raise InputError(
-        f"{where} has norm {np.sqrt(square):.1e}, whose square is out of float32 range: rescale the vectors, as"
+        f"{where} has norm {norm:.1e}, whose square is out of float32 range: rescale the vectors, as"
         " jaxwhiten.normalize does where there is no whitening."
     )
 

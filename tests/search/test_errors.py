@@ -139,13 +139,12 @@ def test_a_document_at_the_mean_has_no_direction_after_whitening():
         {"a": {"b": [b"c"]}},
     ],
 )
-@pytest.mark.parametrize("door", ["build_index", "add", "update"])
+@pytest.mark.parametrize("door", ["build_index", "add"])
 def test_metadata_is_json(door, bad):
     rows, index = [{}, bad], build(rows=VECTORS[:2], metadata=[{}, {}])
     doors = {
         "build_index": lambda: build(rows=VECTORS[:2], metadata=rows),
         "add": lambda: index.add(VECTORS[:2], metadata=rows),
-        "update": lambda: index.update([0, 1], VECTORS[:2], metadata=rows),
     }
     check(InputError, doors[door], "metadata row 1")
 
