@@ -76,15 +76,6 @@ def test_ranks_are_fused():
 
 
 SCRIPTS = ["Über naïve C++ e-mail_x 3.5 ÉTÉ", "한국어 검색", "ゲーム が", "Йод", "हिन्दी", "tiếng Việt", "ελληνικά"]
-    "Über naïve C++ e-mail_x 3.5 ÉTÉ",
-    "한국어 검색",
-    "ゲーム が",
-    "Йод",
-    "हिन्दी",
-    "tiếng Việt",
-    "ελληνικά",
-    "İ ǣ",
-]
 
 
 @pytest.mark.parametrize("text", [*SCRIPTS, "İ ǣ", "e\u0301te\u0301 и\u0306"])
