@@ -12,6 +12,7 @@ import numpy as np
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import take
+from jaxwhiten.options import check_bounds
 from jaxwhiten.search.header import CODES, VECTORS
 from jaxwhiten.search.prepare import Coding, Rows, prepared
 from jaxwhiten.store import appended
@@ -200,12 +201,12 @@ class Backend:
 
     def with_options(self, options: Fields) -> BackendOptions:
         """Its options; InputError for an unknown name, or for a number outside its range."""
-        by_name = {option.name: option for option in fields(self.options)}
-        options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
-        for option, value in options.items():
-            if not by_name:
+        names = [option.name for option in fields(self.options)]
+        for option in options:
+            if not names:
                 raise InputError(f"The backend {self.name} has no options: omit {option!r}.")
-            check_name(f"option of {self.name}", option, by_name)
-            if bounds := by_name[option].metadata.get("bounds"):
-                bounds.check(f"Option {option} of {self.name}", value)
-        return self.options(**options)
+            check_name(f"option of {self.name}", option, names)
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+        chosen = self.options(**plain)
+        check_bounds(chosen)
+        return chosen

@@ -100,18 +100,6 @@ def test_a_forked_process_searches_with_threads_of_its_own(vectors, queries, par
     assert (index.search(queries[:1], 5)[1] == expected).all()
 
 
-@pytest.mark.parametrize("codes", ["spectrum", "int8"])
-def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes, vectors):
-    how = {"codes": codes, **({"bytes": 8} if codes == "spectrum" else {})}
-    index = build_index(vectors, "faiss-ivf", nlist=8, nprobe=1, **how)
-    centers, lists = index.store.coding.centers, index.store.arrays["lists"]
-    index.add(vectors[:7])
-    lists = index.store.arrays["lists"]
-    scan, params = index.store._in_turn, index.store.params(None)
-    found = scan.search(centers, index.size, params=params)[1]
-    assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
-
-
 @pytest.mark.parametrize("named", [False, True])
 def test_the_code_of_a_whitening_that_is_given_is_of_its_vectors(named, vectors, queries):
     whitening = Whitening(gamma=0.25, n_components=20).fit(vectors)

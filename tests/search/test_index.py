@@ -104,18 +104,6 @@ def test_nlist_that_the_data_do_not_allow_is_lowered_and_said(vectors, queries):
     assert build_index(vectors, "faiss-ivf", nlist=8, nprobe=5, **LISTS).notes == []
 
 
-@pytest.mark.parametrize(("n", "lists"), [(1, 1), (38, 1), (3000, 76), (25_000, 632), (1_000_000, 4000)])
-def test_the_number_of_lists_follows_from_the_size(n, lists):
-    """4 √n, and at least 39 vectors a list, as FAISS advises."""
-    pytest.importorskip("faiss")
-    from jaxwhiten.search.ivf import IvfOptions, fit_options
-
-    options = IvfOptions()
-    notes = fit_options(options, n)
-    assert options.nlist == lists
-    assert not any("lowered" in note for note in notes)
-
-
 def test_lists_and_probes_are_chosen_by_size_and_recall_and_said(vectors, queries):
     index = build_index(vectors, "faiss-ivf", **LISTS)
     assert index.options["nlist"] == min(N // 39, int(4 * N**0.5))
