@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,11 @@ from jaxwhiten.search.backends import BACKENDS
 from jaxwhiten.search.documents import Entries, new_names, unique_ids
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.index import Index, new_index
-from jaxwhiten.search.prepare import Coding, Rows, check_codes, check_vectors, choose, preparation
+from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
 from jaxwhiten.search.rescore import COPIES
 from jaxwhiten.search.store import Store
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.text import Texts
+from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Fields, IdsLike, Json, RowsLike
 from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening.affine import Affine
@@ -57,7 +58,7 @@ def check_settings(
 
 
 def build_index(
-    vectors: RowsLike,
+    vectors: RowsLike | Callable[[], RowsLike],
     backend: str = "faiss-flat",
     *,
     whitening: Any | None = None,
@@ -85,7 +86,8 @@ def build_index(
 
     Args:
       vectors: [n, d] document vectors; a memory map of floats is read block by block. Codes are decoded, and with
-        `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.queries`.
+        `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.queries`. A function that gives them is
+        called when all else was checked.
       backend: A name of `BACKENDS`; `faiss-ivf` stores codes alone.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
@@ -132,19 +134,24 @@ def build_index(
     }
     stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
     check_options(_RULES, {"like": like, "coded": coded, **stores})
+    texts = None if documents is None else as_texts(documents, "document")
+    own = None if ids is None else unique_ids(ids, len(vectors if texts is None else texts))
     if like is not None:
-        return _build_like(like, vectors, space, documents, ids, metadata)
+        return _build_like(like, vectors, space, texts, own, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore, coded=codes is not None or bytes is not None)
     if bytes is not None:
         check_integer("bytes", bytes, least=1)
         codes = codes or "spectrum"
+    if callable(vectors):
+        vectors = vectors()
+        start = time.perf_counter()
     space = _space_of(vectors, space)
     stored = np.asarray(vectors) if coded else None
     if stored is None:
         vectors = check_vectors("document vectors", vectors)
     else:
         vectors = check_codes("codes", vectors)
-    entries = _entries(vectors, ids, documents, metadata)
+    entries = Entries.of(vectors, own, texts, metadata)
 
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
@@ -179,16 +186,12 @@ def build_index(
     return new_index(header, store, entries, fitted=coding.fitted, encoders=encoders)
 
 
-def _entries(vectors: Rows, ids: IdsLike, documents: Texts | None, metadata: Any) -> Entries:
-    return Entries.of(vectors, None if ids is None else unique_ids(ids, len(vectors)), documents, metadata)
-
-
 def _build_like(
     like: Index,
     vectors: RowsLike,
     space: Space | None,
-    documents: Texts | None,
-    ids: IdsLike,
+    documents: TextList | None,
+    ids: list[Any] | None,
     metadata: Any,
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
@@ -196,7 +199,7 @@ def _build_like(
     check_space("the index", like.space, space or space_of(vectors), "rebuild the index", strict=space is not None)
     like.check_kept(documents=documents, metadata=metadata)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
-    entries = _entries(vectors, ids, documents, metadata)
+    entries = Entries.of(vectors, ids, documents, metadata)
     store = type(like.store).build(vectors, copy.copy(like.store.options), like.store.coding, None)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Header)}
     fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": entries.id_type}

@@ -10,12 +10,10 @@ import numpy as np
 
 from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts
-from jaxwhiten.search.build import build_index, check_settings
-from jaxwhiten.search.documents import unique_ids
+from jaxwhiten.search.build import build_index
 from jaxwhiten.search.hits import Hit, Hits
 from jaxwhiten.search.index import Index
 from jaxwhiten.text import is_blank
-from jaxwhiten.types import Fields, IdsLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -82,48 +80,29 @@ def index_of(
     texts: Sequence[str],
     vectors: np.ndarray | None = None,
     *,
-    ids: IdsLike = None,
-    metadata: Any = None,
-    backend: str = "faiss-flat",
     codes: str | Code | None = None,
     bytes: int | None = None,
     whitening: Any = None,
-    rescore: str | None = None,
-    normalize: bool = True,
     tuned: bool | None = None,
-    words: bool = True,
-    columns: Fields | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> Index:
     """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
     from jaxwhiten.views import Views  # not needed for vectors alone
 
-    code = encoder.documents.code
-    if vectors is None:  # what can be wrong is found before the texts are encoded
-        check_settings(backend, options, codes, rescore, coded=bool(codes or bytes or code))
-        _ = None if ids is None else unique_ids(ids, len(texts))
     documents = encoder.documents.uncoded
+    code = encoder.documents.code
     if code is not None and not (codes or bytes or whitening):
         codes = code.in_space(documents.space)
     if tuned is None and (bytes or codes == SpectrumCode.name) and whitening is None:
         tuned = documents.tuned
-    if vectors is None:
-        vectors = documents(texts)
     return build_index(
-        vectors,
-        backend,
+        (lambda: documents(texts)) if vectors is None else vectors,
         whitening=whitening,
-        normalize=normalize,
         space=documents.space,
         documents=texts,
-        ids=ids,
-        metadata=metadata,
         codes=codes,
         bytes=bytes,
-        rescore=rescore,
         tuned=tuned,
-        words=words,
-        columns=columns,
         encoders=Views(documents, encoder.queries),
-        **options,
+        **settings,
     )

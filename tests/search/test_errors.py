@@ -49,7 +49,6 @@ BUILT = {
     "option of a scan": (lambda: build("faiss-flat", nprobe=3), "no options"),
     "nlist": (lambda: build("faiss-ivf", nlist=-1), "nlist"),
     "nprobe": (lambda: build("faiss-ivf", nprobe=-1), "nprobe"),
-    "points": (lambda: build("faiss-ivf", max_points_per_centroid=1 << 30), "max_points_per_centroid"),
     "seed": (lambda: build("faiss-ivf", seed=2**31), "seed"),
     "lists of floats": (lambda: build("faiss-ivf", nlist=8), "codes alone"),
     "no rows": (lambda: build(rows=VECTORS[:0]), "No document vectors"),
