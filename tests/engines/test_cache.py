@@ -89,9 +89,7 @@ def test_a_search_imports_nothing_heavy(folder, tmp_path):
         sources = cache._code.__wrapped__()
         process(code, "0")
         later = process(code, "0")
-        if (
-            cache._code.__wrapped__() == sources
-        ):  # else they were edited meanwhile, and what they had kept is made again
+        if cache._code.__wrapped__() == sources:  # else they were edited, and what was kept is made again
             break
     assert later == [[], 0]
 
