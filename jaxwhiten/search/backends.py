@@ -25,6 +25,4 @@ def store_of(header: Header, arrays: Arrays, where: str) -> Store:
     backend = BACKENDS[header.backend]
     options = from_json(backend.options, header.options, f"{where}: options", "Rebuild the index.")
     coding = Coding.read(arrays, header)
-    if header.whitening is not None and coding.prepare.hash() != header.whitening.get("hash"):
-        raise FormatError(f"{where}: the whitening inside the index differs from the one in its header.")
     return backend.store(coding.quantizer is not None).read(arrays, options, coding)

@@ -155,7 +155,7 @@ class Coding(NamedTuple):
         inputs = header.input_dimension
         outputs = header.dimension
         prepare = preparation(None, inputs, header.normalize)
-        if "weight" in tensors:
+        if header.whitening is not None:
             parts = take(tensors, "float32", shift=(inputs,), weight=(inputs, outputs), bias=(outputs,))
             prepare = Affine(*parts, unit_length=header.normalize)
         same("dimensions of stored vectors", prepare.outputs, outputs)
