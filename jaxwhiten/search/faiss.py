@@ -107,11 +107,6 @@ class FaissCodes(CodedStore):
             joined.add_shard(part)
         return joined
 
-    def renew(self) -> None:
-        """Starts its threads in a forked process, which lacks them; FAISS would wait for their end."""
-        self._at_once.this.disown()
-        self._at_once = self._joined(threaded=True)
-
     def search(
         self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -180,8 +175,10 @@ class FaissCodes(CodedStore):
 
 
 def _renew() -> None:
+    """Starts threads in a forked process, which lacks them; FAISS would wait for their end."""
     for store in [*_parallel]:
-        store.renew()
+        store._at_once.this.disown()
+        store._at_once = store._joined(threaded=True)
 
 
 if hasattr(os, "register_at_fork"):

@@ -172,7 +172,9 @@ class Index(Header, Searches):
     def fitted(self) -> Whitening | Code | None:
         """What was fitted on the vectors, for their code; read from the file when it is first used."""
         load = functools.partial(load_fitted, kinds=(Whitening, Code))
-        with turning(FormatError, _unreadable(self.database.name), ValueError):
+        with turning(
+            FormatError, f"{self.database.name}: the index cannot be read ({REASON}). Rebuild it.", ValueError
+        ):
             return self.database.reading(lambda connection: get_file(connection, FITTED, load))
 
     @functools.cached_property
@@ -632,7 +634,3 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
     except BaseException:
         database.close()  # whoever keeps the error does not keep the file
         raise
-
-
-def _unreadable(where: str) -> str:
-    return f"{where}: the index cannot be read ({REASON}). Rebuild it."
