@@ -135,7 +135,8 @@ def build_index(
     stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
     check_options(_RULES, {"like": like, "coded": coded, **stores})
     texts = None if documents is None else as_texts(documents, "document")
-    own = None if ids is None else unique_ids(ids, len(vectors if texts is None else texts))
+    given: Any = vectors if texts is None else texts
+    own = None if ids is None else unique_ids(ids, len(given))
     if like is not None:
         return _build_like(like, vectors, space, texts, own, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore, coded=codes is not None or bytes is not None)
