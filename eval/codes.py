@@ -213,7 +213,7 @@ def _mean(values: Iterator[np.ndarray]) -> float:
 
 def first(index: Index | Comparator, queries: np.ndarray, searched: Searched) -> np.ndarray:
     """The first results of each query, without its own document."""
-    return searched.data.others(index.search(queries, min(DEEP + 1, index.size), prepared=True)[1])[:, :DEEP]
+    return searched.data.others(index.search(queries, min(DEEP + 1, index.size))[1])[:, :DEEP]
 
 
 def coded(
@@ -223,7 +223,7 @@ def coded(
     documents = searched.documents
     if name == RAW:
         index = build_index(documents, "faiss-flat")
-        return index, index.prepare(searched.queries), documents.shape[1] * 4
+        return index, searched.queries, documents.shape[1] * 4
     if name in COMPARATORS:
         comparator = Comparator(name, size, documents, fit.whitening, documents)
         return comparator, comparator.prepare(searched.queries), comparator.bytes

@@ -64,9 +64,9 @@ class FaissIndex:
         x = np.asarray(x if self._whitening is None else self._whitening.transform(x), np.float32)
         return np.ascontiguousarray(normalize(x))
 
-    def search(self, queries: np.ndarray, k: int = 10, *, prepared: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, queries: np.ndarray, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """Scores, best first, and rows; −∞ and −1 for a missing one. Equal scores are in the order of their rows."""
-        x = np.ascontiguousarray(queries, np.float32) if prepared else self.prepare(queries)
+        x = self.prepare(queries)
         with hardware.faiss_on_one_thread() if len(x) == 1 else contextlib.nullcontext():
             scores, rows = self._index.search(x, k)
         scores[rows < 0] = -np.inf

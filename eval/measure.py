@@ -44,10 +44,10 @@ def scores(ids: np.ndarray, gold: metrics.Gold) -> dict[str, np.ndarray]:
 
 
 def batched_seconds(index: Any, queries: np.ndarray, k: int) -> float:
-    """Seconds of one search with all prepared queries at once, after a warm-up."""
-    index.search(queries[:WARM_QUERIES], k, prepared=True)
+    """Seconds of one search with all queries at once, after a warm-up."""
+    index.search(queries[:WARM_QUERIES], k)
     start = time.perf_counter()
-    index.search(queries, k, prepared=True)
+    index.search(queries, k)
     return time.perf_counter() - start
 
 
@@ -69,7 +69,7 @@ class Exact:
     def __init__(self, documents: np.ndarray, queries: np.ndarray, k: int, backend: str):
         self.documents = documents
         self.queries = queries
-        scores, self.ids = build_index(documents, backend, normalize=False).search(queries, k, prepared=True)
+        scores, self.ids = build_index(documents, backend, normalize=False).search(queries, k)
         self.last = scores[:, -1]
 
     def recall(self, ids: np.ndarray) -> float:

@@ -168,14 +168,13 @@ def score(
     exact: dict[str, measure.Exact] = {}
     for backend in searches.backends:
         index = searches.index(backend, vectors.documents, whitening)
-        prepared = index.prepare(vectors.queries)
-        ids = data.others(index.search(prepared, deep, prepared=True)[1])
-        seconds = measure.batched_seconds(index, prepared, first)
+        ids = data.others(index.search(vectors.queries, deep)[1])
+        seconds = measure.batched_seconds(index, vectors.queries, first)
         # The exact reference is another implementation than the one under test.
         reference = "faiss-flat" if backend == "jax" and importlib.util.find_spec("faiss") else "jax"
         if reference not in exact:
             stored = index.prepare(vectors.documents)
-            exact[reference] = measure.Exact(stored, prepared[searches.exact], first, reference)
+            exact[reference] = measure.Exact(stored, index.prepare(vectors.queries[searches.exact]), first, reference)
         one_by_one = vectors.queries[searches.single][:, None]
         single = measure.single_milliseconds(lambda query, index=index: index.search(query, first), one_by_one)
         scores = measure.scores(ids, data.gold)
@@ -186,8 +185,8 @@ def score(
             backend=backend,
             options=Record(index.options),
             index_recall_at_10=exact[reference].recall(ids[searches.exact][:, :first]),
-            time_ms=1000 * seconds / len(prepared),
-            queries_per_second=len(prepared) / seconds,
+            time_ms=1000 * seconds / len(vectors.queries),
+            queries_per_second=len(vectors.queries) / seconds,
             single_p50_ms=single[0],
             single_p99_ms=single[1],
             memory_gib=index.size * 4 * index.dimension / 2**30,

@@ -1,12 +1,12 @@
 """Files are whole or absent, and damage is noticed."""
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
 import re
 import time
-from pathlib import Path
 from typing import TypedDict
 from unittest.mock import ANY
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import io
-from jaxwhiten.errors import FormatError, InputError, ModelError, OutputError
+from jaxwhiten.errors import InputError, ModelError, OutputError
 from jaxwhiten.options import bounded
 
 TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
@@ -92,20 +92,10 @@ def test_json_is_read_as_the_types_that_it_was_written_from():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rows": "3"}, "facts.json: rows: expected an integer, got '3'. Mend it."),
-        ({"inner": {"a": {"score": 1, "note": 2}}}, "facts.json: inner: a: note: expected text, got 2. Mend it."),
-    ],
-)
-def test_json_of_other_types_is_refused_by_its_entry(change, message):
-    with pytest.raises(FormatError, match=re.escape(message)):
-        io.from_json(Facts, {"rows": 3, "inner": {}} | change, "facts.json", "Mend it.")
-
-
-@pytest.mark.parametrize(
     ("content", "message"),
     [
+        (b'{"rows": "3", "inner": {}}', "rows: expected an integer, got '3'. Mend it."),
+        (b'{"rows": 3, "inner": {"a": {"score": 1, "note": 2}}}', "inner: a: note: expected text, got 2. Mend it."),
         ("a pipe", "cannot be read (no such file). Mend it."),
         (b"\xff", "cannot be read ('utf-8' codec"),
         (b"[" * 100_000, "not readable as JSON (maximum recursion"),
@@ -122,16 +112,6 @@ def test_files_of_json_are_refused_by_one_reader(tmp_path, content, message):
         file.write_bytes(content)
     with pytest.raises(ModelError, match=re.escape(f"{file}: ") + ".*" + re.escape(message)):
         io.read_json(file, Facts, "Mend it.", error=ModelError)
-
-
-def test_nothing_else_reads_files_of_json():
-    root = Path(io.__file__).parent.parent
-    found = {
-        str(file.relative_to(root))
-        for file in root.rglob("*.py")
-        if re.search(r"json\.loads?\([^)]*(read_text|read_bytes|file\))", file.read_text())
-    }
-    assert not found
 
 
 def test_a_file_is_hashed_once_for_its_identity(tmp_path, monkeypatch):
@@ -212,16 +192,6 @@ def test_a_cache_forgets_what_was_used_longest_ago(tmp_path, monkeypatch, most, 
     assert 1000 * left <= size <= 100_000 * left
 
 
-def test_a_new_cache_is_announced_once(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(_entries(tmp_path / "cache")))
-    io.trim_cache()
-    assert not capsys.readouterr().err  # into a file or a pipe, nothing is announced
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    for _ in range(2):
-        io.trim_cache()
-    assert capsys.readouterr().err.count("up to 2 GB (JAXWHITEN_CACHE_GB)") == 1
-
-
 def test_a_limit_that_is_no_number_is_named(monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_GB", "much")
     with pytest.raises(InputError, match="JAXWHITEN_CACHE_GB='much'"):
@@ -270,12 +240,8 @@ def test_a_place_in_a_folder_that_cannot_be_entered(closed, unprivileged, check)
         ([], None),
         ([[0, 1], [2, 10]], "rows: 10, expected an integer from 0 to 9"),
         ([0.0, math.nan], "rows: nan, expected an integer from 0 to 9"),
-        ([1, 1], "rows: not in ascending order"),
     ],
 )
 def test_numbers_of_a_file_are_within_bounds(numbers, message):
-    if message is None:
-        io.within("rows", np.array(numbers), 0, 9, ascending=np.ndim(numbers) == 1)
-        return
-    with pytest.raises(ValueError, match=re.escape(message)):
-        io.within("rows", np.array(numbers), 0, 9, ascending=np.ndim(numbers) == 1)
+    with pytest.raises(ValueError, match=re.escape(message)) if message else contextlib.nullcontext():
+        io.within("rows", np.array(numbers), 0, 9)

@@ -89,7 +89,7 @@ def index(
       no_words: do not index the words of the texts; there is then no --hybrid, and the file is smaller
       bytes: store each text in this many bytes, by --codes; default: float32
       codes: the code: spectrum, int8, uint8, binary or ubinary; default with --bytes: spectrum
-      rescore: float16 or int8: keep a copy on disk to rescore the candidates
+      rescore: float16: keep a copy on disk to rescore the candidates
       backend: search backend; default: faiss-flat
       shard: index part I of N equal parts of the texts, such as 2 8, with a model of `jaxwhiten fit`, or --like
       like: store the texts as this index does: with its encoder, code, whitening and inverted lists

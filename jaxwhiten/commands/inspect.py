@@ -82,7 +82,7 @@ def _index(path: str) -> Json:
 
     index = load_index(path, read_only=True)
     facts = {name: getattr(index, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
-    facts["codes"] = index.codes and {name: index.codes[name] for name in ("name", "bytes")}
+    facts["codes"] = index.codes and {"name": index.codes.name, "bytes": index.codes.bytes}
     if isinstance(index.fitted, Code):
         facts["codes"] = _design(index.fitted)
     facts |= {"ids": index.id_type or "numbers", "texts": index.has_texts, "removed": index.removed}

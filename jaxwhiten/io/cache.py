@@ -27,14 +27,8 @@ Identity = tuple[int, ...]
 _CHECKSUMS = "checksums.json"
 _SMALL = 1 << 24  # bytes that are hashed each time
 _TICK = 2 * 10**9  # nanoseconds between two times that every file system tells apart
-_ROOMS = (
-    "compiled",
-    "embeddings",
-    "hashes",
-    "tokenizers",
-    "tokens",
-    "xla",
-)  # of what is made again where it is missing
+# What is made again where it is missing.
+_ROOMS = ("compiled", "embeddings", "hashes", "tokenizers", "tokens", "xla")
 _TAG = "CACHEDIR.TAG"  # by which programs for backups know a cache (https://bford.info/cachedir)
 _TAGGED = "Signature: 8a477f597d28d172789f06886806bc55\n"
 

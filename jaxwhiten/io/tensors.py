@@ -173,19 +173,15 @@ def finite_numbers(tensors: Mapping[str, np.ndarray]) -> None:
             raise ValueError(f"{name} contains NaN or an infinity")
 
 
-def within(
-    name: str, numbers: Any, low: int | float, high: int | float | None = None, *, ascending: bool = False
-) -> None:
-    """Raises ValueError unless numbers of a file are from `low` to `high`, and each above the last if `ascending`.
+def within(name: str, numbers: Any, low: int | float, high: int | float | None = None) -> None:
+    """Raises ValueError unless numbers of a file are from `low` to `high`.
 
-    >>> within("rows", np.array([0, 2, 3]), 0, 9, ascending=True)
+    >>> within("rows", np.array([0, 2, 3]), 0, 9)
     """
     values = np.asarray(numbers)
     valid = (values >= low) & (values <= (np.inf if high is None else high))
     if not valid.all():
         raise ValueError(f"{name}: {values[~valid].flat[0]}, expected {Bounds(low, high).words}")
-    if ascending and (np.diff(values) <= 0).any():
-        raise ValueError(f"{name}: not in ascending order")
 
 
 def same(name: str, value: object, expected: object) -> None:

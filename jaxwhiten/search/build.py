@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,15 @@ from jaxwhiten.codes import CODES, Code
 from jaxwhiten.errors import check_integer, check_name
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.search.documents import new_names, unique_ids
+from jaxwhiten.search.backends import BACKENDS
+from jaxwhiten.search.documents import Entries, new_names, unique_ids
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.index import BACKENDS, Index, new_index, rows_of, texts_of
+from jaxwhiten.search.index import Index, new_index
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
-from jaxwhiten.search.rescore import COPIES, Rescoring
+from jaxwhiten.search.rescore import COPIES
 from jaxwhiten.search.store import Store
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.text import Texts
+from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import Fields, IdsLike, Json, RowsLike
 from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening.affine import Affine
@@ -57,7 +58,7 @@ def check_settings(
 
 
 def build_index(
-    vectors: RowsLike,
+    vectors: RowsLike | Callable[[], RowsLike],
     backend: str = "faiss-flat",
     *,
     whitening: Any | None = None,
@@ -85,7 +86,8 @@ def build_index(
 
     Args:
       vectors: [n, d] document vectors; a memory map of floats is read block by block. Codes are decoded, and with
-        `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.queries`.
+        `codes=vectors.code` stored unchanged; queries are vectors of `Encoder.queries`. A function that gives them is
+        called when all else was checked.
       backend: A name of `BACKENDS`; `faiss-ivf` stores codes alone.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
@@ -98,8 +100,8 @@ def build_index(
       codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`, or a fitted code of these vectors. None
         stores float32.
       bytes: Bytes per document; without `codes` it implies `codes="spectrum"`.
-      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. It
-        stays in the file.
+      rescore: `"float16"` keeps a copy of the vectors, which scores four candidates per result again. It stays in the
+        file.
       tuned: Whether the encoder is fine-tuned for similarity. If not, its vectors are whitened before they are coded.
         By default it is assumed.
       like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
@@ -132,21 +134,25 @@ def build_index(
     }
     stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
     check_options(_RULES, {"like": like, "coded": coded, **stores})
+    texts = None if documents is None else as_texts(documents, "document")
+    given: Any = vectors if texts is None else texts
+    own = None if ids is None else unique_ids(ids, len(given))
     if like is not None:
-        return _build_like(like, vectors, space, documents, ids, metadata)
+        return _build_like(like, vectors, space, texts, own, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore, coded=codes is not None or bytes is not None)
     if bytes is not None:
         check_integer("bytes", bytes, least=1)
         codes = codes or "spectrum"
+    if callable(vectors):
+        vectors = vectors()
+        start = time.perf_counter()
     space = _space_of(vectors, space)
     stored = np.asarray(vectors) if coded else None
     if stored is None:
         vectors = check_vectors("document vectors", vectors)
     else:
         vectors = check_codes("codes", vectors)
-    texts = texts_of(documents, vectors)
-    rows = rows_of(metadata, vectors)
-    own = None if ids is None else unique_ids(ids, len(vectors))
+    entries = Entries.of(vectors, own, texts, metadata)
 
     # The map, and the code.
     coding = Coding(preparation(whitening, vectors.shape[1], normalize))
@@ -156,8 +162,6 @@ def build_index(
     inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, space)
 
     # The stored vectors.
-    compared = coding.prepare.in_float32(unit_length=normalize)
-    rescoring = None if rescore is None else Rescoring.of(rescore, vectors, compared)
     store = kind.build(vectors, chosen, coding, None if stored is None else stored.view(np.uint8))
 
     # The description.
@@ -172,40 +176,23 @@ def build_index(
         whitening=inside,
         codes=coding.record,
         rescore=rescore,
-        id_type=id_type(own),
-        has_texts=texts is not None,
-        has_words=texts is not None and words,
-        names=None if rows is None else new_names(rows),
+        id_type=entries.id_type,
+        has_texts=entries.texts is not None,
+        has_words=entries.texts is not None and words,
+        names=None if entries.metadata is None else new_names(entries.metadata),
         columns=dict(columns or {}),
         notes=[*coding.notes, *store.notes],
         build_seconds=time.perf_counter() - start,
     )
-    return new_index(
-        header,
-        store,
-        vectors=vectors,
-        ids=own,
-        texts=texts,
-        metadata=rows,
-        fitted=coding.fitted,
-        rescoring=rescoring,
-        encoders=encoders,
-    )
-
-
-def id_type(ids: Sequence[Any] | None) -> str | None:
-    """The type of documents' own ids."""
-    if ids is None:
-        return None
-    return "string" if isinstance(ids[0], str) else "integer"
+    return new_index(header, store, entries, fitted=coding.fitted, encoders=encoders)
 
 
 def _build_like(
     like: Index,
     vectors: RowsLike,
     space: Space | None,
-    documents: Texts | None,
-    ids: IdsLike,
+    documents: TextList | None,
+    ids: list[Any] | None,
     metadata: Any,
 ) -> Index:
     """`build_index` with what another index stores its documents by."""
@@ -213,22 +200,11 @@ def _build_like(
     check_space("the index", like.space, space or space_of(vectors), "rebuild the index", strict=space is not None)
     like.check_kept(documents=documents, metadata=metadata)
     vectors = check_vectors("document vectors", vectors, like.input_dimension)
-    texts = texts_of(documents, vectors)
-    rows = rows_of(metadata, vectors)
-    own = None if ids is None else unique_ids(ids, len(vectors))
+    entries = Entries.of(vectors, ids, documents, metadata)
     store = type(like.store).build(vectors, copy.copy(like.store.options), like.store.coding, None)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Header)}
-    fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": id_type(own)}
-    return new_index(
-        Header(**fields),
-        store,
-        vectors=vectors,
-        ids=own,
-        texts=texts,
-        metadata=rows,
-        fitted=like.fitted,
-        rescoring=like.rescoring,
-    )
+    fields |= {"notes": list(store.notes), "build_seconds": time.perf_counter() - start, "id_type": entries.id_type}
+    return new_index(Header(**fields), store, entries, fitted=like.fitted)
 
 
 def _space_of(vectors: RowsLike, space: Space | None) -> Space | None:

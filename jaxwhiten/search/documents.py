@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import column_values
-from jaxwhiten.errors import FormatError, InputError, check_counts
+from jaxwhiten.errors import REASON, FormatError, InputError, check_counts, turning
 from jaxwhiten.search.header import Header
-from jaxwhiten.store import SQLite, delete, quoted
+from jaxwhiten.search.prepare import Rows
+from jaxwhiten.store import SQLite, quoted
+from jaxwhiten.text import TextList, Texts, as_texts
 from jaxwhiten.types import IdsLike, Int64, Json, Shaped
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -38,6 +40,35 @@ class Document(NamedTuple):
     metadata: Json | None = None
 
 
+class Entries(NamedTuple):
+    """Checked documents on their way into an index."""
+
+    vectors: Rows
+    ids: list[Any] | None
+    texts: TextList | None
+    metadata: list[Json] | None
+
+    @classmethod
+    def of(cls, vectors: Rows, ids: list[Any] | None, documents: Texts | None, metadata: Any) -> Entries:
+        """Vectors and unique ids with their texts and metadata, of which there is one per vector.
+
+        InputError for a value that JSON lacks, with the row.
+        """
+        texts = None if documents is None else as_texts(documents, "document")
+        rows = None if metadata is None else [_checked(number, row) for number, row in enumerate(metadata)]
+        for what, values in (("documents", texts), ("rows of metadata", rows)):
+            if values is not None:
+                check_counts(what, len(values), "document vectors", len(vectors))
+        return cls(vectors, ids, texts, rows)
+
+    @property
+    def id_type(self) -> str | None:
+        """The type of the documents' own ids."""
+        if self.ids is None:
+            return None
+        return "string" if isinstance(self.ids[0], str) else "integer"
+
+
 class Documents:
     """The documents of an index by the numbers of their rows, which are their ids if the index numbers them."""
 
@@ -56,25 +87,18 @@ class Documents:
             columns += ["json TEXT", *map(quoted, header.names)]
         return f"CREATE TABLE documents ({', '.join(columns)})"
 
-    def put(
-        self,
-        connection: sqlite3.Connection,
-        rows: Sequence[int],
-        ids: Sequence[Any] | None,
-        texts: Sequence[str] | None,
-        metadata: Sequence[Json] | None,
-    ) -> None:
+    def put(self, connection: sqlite3.Connection, rows: Sequence[int], entries: Entries) -> None:
         """Writes documents of new rows."""
         if not self._header.lists_documents:
             return
         columns: dict[str, Sequence[Any]] = {"row": rows}
         if self._header.id_type is not None:
-            assert ids is not None
-            columns["id"] = ids
-        if texts is not None:
-            columns["text"] = texts
-        if metadata is not None:
-            columns |= self._columns(metadata, self._extended(connection, metadata))
+            assert entries.ids is not None
+            columns["id"] = entries.ids
+        if entries.texts is not None:
+            columns["text"] = entries.texts
+        if entries.metadata is not None:
+            columns |= self._columns(entries.metadata, self._extended(connection, entries.metadata))
         names = ", ".join(map(quoted, columns))
         places = ", ".join("?" * len(columns))
         values = zip(*columns.values(), strict=True)
@@ -99,7 +123,7 @@ class Documents:
     def remove(self, connection: sqlite3.Connection, rows: Sequence[int]) -> None:
         """Removes the documents of rows."""
         if self._header.lists_documents:
-            delete(connection, "DELETE FROM documents WHERE row IN", rows)
+            connection.executemany("DELETE FROM documents WHERE row = ?", zip(rows))
 
     def fetch(self, rows: Sequence[int]) -> dict[int, Document]:
         """The documents of rows, as far as they are there."""
@@ -146,14 +170,8 @@ class Documents:
             return rows
         wanted = sorted({*rows.ravel().tolist()} - {-1})
         found = dict(self._database.rows_of("SELECT row, id FROM documents WHERE row IN", wanted))
-        if self._header.id_type == "integer":
-            ids = np.full(rows.shape, -1, np.int64)
-        else:
-            ids = np.full(rows.shape, None, object)
-        for place, row in np.ndenumerate(rows):
-            if row in found:
-                ids[place] = found[row]
-        return ids
+        dtype, missing = (np.int64, -1) if self._header.id_type == "integer" else (object, None)
+        return np.array([found.get(row, missing) for row in rows.ravel().tolist()], dtype).reshape(rows.shape)
 
     def every_id(self) -> list[Any]:
         """The ids of all documents that have their own, in the order of their rows."""
@@ -164,6 +182,16 @@ class Documents:
         kind = str if self._header.id_type == "string" else int
         wanted = [id for id in ids if type(id) is kind]
         return dict(self._database.rows_of("SELECT id, row FROM documents WHERE id IN", wanted))
+
+
+def _checked(number: int, row: Any) -> Json:
+    """A row of metadata; InputError for a value that JSON lacks."""
+    what = f"metadata: row {number}"
+    if not isinstance(row, Mapping):
+        raise InputError(f"{what}: expected a dictionary, got {row!r:.80}.")
+    with turning(InputError, f"{what}: cannot be stored as JSON ({REASON}).", ValueError):
+        checked: Json = as_json(row)
+    return checked
 
 
 def new_names(metadata: Iterable[Json], present: Iterable[str] = ()) -> list[str]:

@@ -40,12 +40,12 @@ class FaissFloats(FloatStore):
     """Vectors that are compared by inner product, the cosine of unit vectors."""
 
     def search(
-        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         faiss = import_faiss()
         if len(queries) > 1:
             hardware.check_process()
-        x = self.mapped(queries, prepared)
+        x = self.mapped(queries)
         vectors = self.arrays[VECTORS]
         scores = np.empty((len(x), k), np.float32)
         rows = np.empty((len(x), k), np.int64)
@@ -107,19 +107,14 @@ class FaissCodes(CodedStore):
             joined.add_shard(part)
         return joined
 
-    def renew(self) -> None:
-        """Starts its threads in a forked process, which lacks them; FAISS would wait for their end."""
-        self._at_once.this.disown()
-        self._at_once = self._joined(threaded=True)
-
     def search(
-        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Cores share the codes for a few queries, and queries if they are many.
 
         Threads of BLAS and of FAISS would wait for each other's.
         """
-        units = self.units(queries, prepared)
+        units = self.units(queries)
         cores = hardware.cores()
         few = len(queries) < cores and self._at_once is not self._in_turn
         search = functools.partial(self._search, self._at_once if few else self._in_turn, k=k, among=among)
@@ -180,8 +175,10 @@ class FaissCodes(CodedStore):
 
 
 def _renew() -> None:
+    """Starts threads in a forked process, which lacks them; FAISS would wait for their end."""
     for store in [*_parallel]:
-        store.renew()
+        store._at_once.this.disown()
+        store._at_once = store._joined(threaded=True)
 
 
 if hasattr(os, "register_at_fork"):

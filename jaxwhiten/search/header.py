@@ -10,16 +10,16 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from jaxwhiten import io
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import Bounds, FormatError, InputError
+from jaxwhiten.errors import FormatError, InputError
 from jaxwhiten.options import bounded
 from jaxwhiten.space import Space
 from jaxwhiten.store import SCHEMA
-from jaxwhiten.types import Fields, Json
+from jaxwhiten.types import Json
 
 T = TypeVar("T")
 KIND = 0x6A787769  # the application ID of the file: "jxwi"
@@ -32,7 +32,6 @@ ROWS = "rows"
 FITTED = "fitted.safetensors"
 _AGAIN = "Rebuild the index."
 _NEEDED = ("model", "fingerprint", "pooling", "max_length")  # fields of `space`
-_OF_CODES = {"bytes": Bounds(1), "coordinates": Bounds(1), "length": Bounds(0.0, 1e9, above=True, below=True)}
 _TABLES = (
     *SCHEMA,
     "CREATE TABLE header (name TEXT PRIMARY KEY, value)",
@@ -42,13 +41,13 @@ _TABLES = (
 )
 
 
-class Codes(TypedDict):
+@dataclass(frozen=True)
+class Codes:
     """The codes of an index."""
 
     name: str
-    bytes: int  # per document
-    length: float  # root mean square of the lengths of decoded documents
-    coordinates: int  # columns of the product quantizer
+    bytes: int = bounded(MISSING, 1)  # per document
+    length: float = bounded(MISSING, 0.0, 1e9, above=True, below=True)  # root mean square of those of decoded documents
 
 
 @dataclass(kw_only=True)
@@ -64,7 +63,7 @@ class Header:
     folder: str | None  # the absolute path of the model of the space, if it is a local folder
     whitening: Json | None  # hash, dimension and provenance of the one inside the index
     codes: Codes | None  # the code of the documents; None for float32
-    rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
+    rescore: str | None  # copy by which candidates of a search are scored again: "float16" or None
     id_type: str | None  # of the documents' own IDs: "string" or "integer"; None if the index numbers them
     has_texts: bool
     has_words: bool  # whether the words of texts are indexed, for hybrid search
@@ -88,8 +87,7 @@ def create(connection: sqlite3.Connection, header: Header, documents: Sequence[s
     """Makes the tables, those of documents by these statements, and writes the header."""
     for statement in (*_TABLES, *documents, f"PRAGMA user_version = {io.FORMAT_VERSION}"):
         connection.execute(statement)
-    fields = {"jaxwhiten_version": __version__, **{name: getattr(header, name) for name in Header.__dataclass_fields__}}
-    text = json.dumps(io.seal(io.to_json(fields)), ensure_ascii=False)
+    text = json.dumps(io.seal({"jaxwhiten_version": __version__, **io.to_json(header)}), ensure_ascii=False)
     connection.execute("INSERT INTO header VALUES ('index', ?)", [text])
 
 
@@ -105,38 +103,31 @@ def read_header(connection: sqlite3.Connection, where: str) -> Header:
     header: Header = io.from_json(Header, record, where, _AGAIN)
     if header.space is not None and (lacking := [name for name in _NEEDED if getattr(header.space, name) is None]):
         raise FormatError(f"{where}: space: {lacking[0]}: missing. {_AGAIN}")
-    codes: Fields = header.codes or {}
-    for name, bounds in _OF_CODES.items():
-        if not bounds.hold(codes.get(name, 1)):
-            raise FormatError(f"{where}: codes: {name}: expected {bounds.words}. {_AGAIN}")
     return header
 
 
 def put_file(connection: sqlite3.Connection, name: str, save: Callable[[Path], None]) -> None:
-    """Puts the file that `save` writes into the file of an index; nothing if it writes none."""
+    """Puts the file that `save` writes into the file of an index."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         save(path)
-        if path.exists():
-            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", [name, path.read_bytes()])
+        connection.execute("INSERT INTO files VALUES (?, ?)", [name, path.read_bytes()])
 
 
-def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path | None], T]) -> T:
-    """What `load` makes of a file in the file of an index, or of None if there is no such file.
+def get_file(connection: sqlite3.Connection, name: str, load: Callable[[Path], T]) -> T | None:
+    """What `load` makes of a file in the file of an index; None if there is no such file.
 
     ValueError for a FormatError: `load` compares its checksum.
     """
-    files = connection.execute("SELECT data FROM files WHERE name = ?", [name]).fetchall()
-    if not files:
-        return load(None)
-    [[data]] = files
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        path.write_bytes(data)
-        try:
-            return load(path)
-        except FormatError as error:
-            raise ValueError(str(error).removeprefix(f"{folder}{os.sep}")) from error
+        for (data,) in connection.execute("SELECT data FROM files WHERE name = ?", [name]).fetchall():
+            path.write_bytes(data)
+            try:
+                return load(path)
+            except FormatError as error:
+                raise ValueError(str(error).removeprefix(f"{folder}{os.sep}")) from error
+    return None
 
 
 def check_index_file(path: os.PathLike[str] | str) -> Path:

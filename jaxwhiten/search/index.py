@@ -10,10 +10,10 @@ import dataclasses
 import functools
 import itertools
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,16 +25,12 @@ from jaxwhiten.errors import (
     MismatchError,
     ModelError,
     check_counts,
-    check_integer,
-    optional,
     turning,
     warn,
 )
 from jaxwhiten.io import PathLike, atomic_path
-from jaxwhiten.io.records import from_json
 from jaxwhiten.options import Rule, check_options
-from jaxwhiten.search.documents import Document, Documents, as_ids, as_json, unique_ids
-from jaxwhiten.search.faiss import FLAT
+from jaxwhiten.search.documents import Document, Documents, Entries, as_ids, unique_ids
 from jaxwhiten.search.header import (
     FITTED,
     KIND,
@@ -45,12 +41,11 @@ from jaxwhiten.search.header import (
     put_file,
     read_header,
 )
-from jaxwhiten.search.ivf import IVF
-from jaxwhiten.search.jax_flat import JAX
-from jaxwhiten.search.prepare import TRANSFORM, Coding, Rows, check_lengths, check_vectors, write_map
+from jaxwhiten.search.hits import Hit, Hits, Searches, are_texts
+from jaxwhiten.search.prepare import check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.state import State
-from jaxwhiten.search.store import Arrays, Backend, Store
+from jaxwhiten.search.store import Store
 from jaxwhiten.search.where import Where, rows_where
 from jaxwhiten.search.words import (
     BY_WORDS,
@@ -63,10 +58,10 @@ from jaxwhiten.search.words import (
     rows_with,
 )
 from jaxwhiten.space import Space, check_space
-from jaxwhiten.store import SQLite, replacing
-from jaxwhiten.terminal import SHOWN, as_html, counted, one_line, table
-from jaxwhiten.text import TextList, Texts, as_texts
-from jaxwhiten.types import Fields, Float32, IdsLike, Int64, Json, RowsLike, Shaped
+from jaxwhiten.store import Pages, SQLite, replacing
+from jaxwhiten.terminal import SHOWN, as_html, counted, one_line
+from jaxwhiten.text import Texts, as_texts
+from jaxwhiten.types import Float32, IdsLike, Int64, RowsLike, Shaped
 from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
@@ -81,30 +76,6 @@ _RULES = (
 )
 
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (FLAT, IVF, JAX)}
-"""Every backend by name."""
-
-
-class Hit(NamedTuple):
-    """One result: the document's id, its score (a cosine), and its text and metadata if the index keeps them.
-
-    >>> Hit(id=3, score=0.9, text="A dog runs.").text
-    'A dog runs.'
-    """
-
-    id: int | str
-    score: float
-    text: str | None
-    metadata: Json | None = None
-
-    def record(self) -> Json:
-        """The result as a dictionary, without metadata if the index keeps none."""
-        record = self._asdict()
-        if self.metadata is None:
-            del record["metadata"]
-        return record
-
-
 class Location(NamedTuple):
     """Where an index was loaded from, and its encoder: the current `model`, if it has moved, and another engine."""
 
@@ -113,37 +84,8 @@ class Location(NamedTuple):
     engine: str | None = None
 
 
-class Hits(list[Hit]):
-    """The results of a query, best first, which print as a table.
-
-    >>> Hits([Hit(3, 0.9, "A dog runs.")])
-       score  id  text
-    1  0.900   3  A dog runs.
-    """
-
-    def __repr__(self) -> str:
-        rest = [f"… {len(self) - SHOWN:,} more"] if len(self) > SHOWN else []
-        return "\n".join([*table(self._cells[: SHOWN + 1], left=(3,)), *rest])
-
-    def _repr_html_(self) -> str:
-        return as_html(self._cells)
-
-    @property
-    def _cells(self) -> list[list[str]]:
-        rows = [
-            [str(rank), f"{hit.score:.3f}", one_line(str(hit.id), 40), one_line(hit.text)]
-            for rank, hit in enumerate(self, 1)
-        ]
-        return [["", "score", "id", "text"], *rows]
-
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame with the columns id, score and text, and a column for each name of the metadata."""
-        rows = [{"id": hit.id, "score": hit.score, "text": hit.text, **(hit.metadata or {})} for hit in self]
-        return optional("pandas", "data", "A DataFrame").DataFrame(rows)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class Index(Header):
+class Index(Header, Searches):
     """An index of document vectors, made by `build_index` or `load_index`. A number is never given to another document.
 
     It lives in its database: in a temporary one until it is saved, and then in its file, which every change changes. A
@@ -159,10 +101,7 @@ class Index(Header):
 
     database: SQLite
     state: State  # of the database when it was last asked
-    fit: Whitening | Code | None = None  # `fitted`, if it is not to be loaded
-    rescoring: Rescoring | None = None  # how copies are made and compared by which candidates are scored again
     location: Location | None = None  # from which it was loaded
-    encoders: Views | None = None  # what encodes texts for it, if it is not to be loaded
     _written: State | None = field(default=None, init=False)  # by the last change, which an interrupt may have hidden
 
     def __reduce__(self) -> Any:
@@ -209,7 +148,7 @@ class Index(Header):
         ModelError if the model has moved.
         """
         if self.location is None:
-            return self.encoders
+            return None
         from jaxwhiten.views import Views  # not needed for vectors alone
         from jaxwhiten.views.loading import reopened
 
@@ -231,15 +170,20 @@ class Index(Header):
 
     @functools.cached_property
     def fitted(self) -> Whitening | Code | None:
-        """What was fitted on the vectors, for their code. A loaded index reads it when it is first used."""
-        if self.location is None:
-            return self.fit
-        with turning(FormatError, _unreadable(self.database.name), LookupError, ValueError):
-            return self.database.reading(
-                lambda connection: get_file(
-                    connection, FITTED, lambda file: load_fitted(file, (Whitening, Code)) if file else None
-                )
-            )
+        """What was fitted on the vectors, for their code; read from the file when it is first used."""
+        load = functools.partial(load_fitted, kinds=(Whitening, Code))
+        with turning(
+            FormatError, f"{self.database.name}: the index cannot be read ({REASON}). Rebuild it.", ValueError
+        ):
+            return self.database.reading(lambda connection: get_file(connection, FITTED, load))
+
+    @functools.cached_property
+    def rescoring(self) -> Rescoring | None:
+        """The copy by which candidates are scored again, if there is one."""
+        if self.rescore is None:
+            return None
+        unit_length = self.normalize or self.codes is not None  # of codes, the copy alone has unit length
+        return Rescoring(self.prepare.in_float32(unit_length=unit_length))
 
     @property
     def documents(self) -> Documents:
@@ -269,7 +213,7 @@ class Index(Header):
     @property
     def stored(self) -> str:
         """What is stored of a document, and by which backend."""
-        codes = self.codes and f"{self.codes['name']} codes of {self.codes['bytes']} bytes"
+        codes = self.codes and f"{self.codes.name} codes of {self.codes.bytes} bytes"
         return f"{codes or f'{self.dimension} dimensions'}, {self.backend}"
 
     @property
@@ -309,8 +253,7 @@ class Index(Header):
         for state in (self.state, self._written):
             if state is not None and state.version == version:
                 return state
-        where = self.database.name
-        return self.state.refreshed(connection) or State.read(connection, _maker(connection, self, where), where)
+        return State.read(connection, self, self.database.name, self.state)
 
     def _change(self, work: Any) -> State:
         """Brings the database to the state that `work` makes of its state, and the index after it."""
@@ -377,13 +320,12 @@ class Index(Header):
                 raise InputError("`documents`: texts were passed in place of vectors: omit it.")
             documents = as_texts([vectors] if isinstance(vectors, str) else vectors, "document")
             self.check_ids(change, ids, len(documents))  # before they are encoded
-            vectors = _views_of(self).documents(documents)
+            vectors = self._encoding().documents(documents)
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)
-        texts = texts_of(documents, vectors)
-        rows_of_metadata = rows_of(metadata, vectors)
         own = self._own(change, ids, len(vectors))
+        entries = Entries.of(vectors, own, documents, metadata)
         arrays = self.store.kept(vectors, self.store.coding)
         replaced = 0
 
@@ -394,7 +336,7 @@ class Index(Header):
             new = iter(range(state.next, state.next + len(vectors)))
             rows = [*new] if own is None else [known[id] if id in known else next(new) for id in own]
             self.documents.remove(connection, [*known.values()])
-            self.documents.put(connection, rows, own, texts, rows_of_metadata)
+            self.documents.put(connection, rows, entries)
             if self.rescoring is not None:
                 self.rescoring.put(connection, np.array(rows), vectors)
             return state.plus(arrays, np.array(rows))
@@ -462,8 +404,7 @@ class Index(Header):
             if count == state.size:
                 raise InputError("This would remove every document; an index holds at least one.")
             self.documents.remove(connection, rows)
-            if self.rescoring is not None:
-                self.rescoring.remove(connection, rows)
+            connection.executemany("DELETE FROM copies WHERE row = ?", zip(rows))
             return state.without(np.array(rows, np.int64))
 
         self._change(removed)
@@ -478,94 +419,16 @@ class Index(Header):
             if value is not None and not kept[name]:
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
-    @overload
-    def search(
-        self, queries: str, k: int = 10, *, among: IdsLike = None, where: Where | None = None, hybrid: bool = False
-    ) -> Hits: ...
-    @overload
-    def search(
-        self,
-        queries: list[str] | tuple[str, ...],
-        k: int = 10,
-        *,
-        among: IdsLike = None,
-        where: Where | None = None,
-        hybrid: bool = False,
-    ) -> list[Hits]: ...
-    @overload
-    def search(
-        self,
-        queries: RowsLike,
-        k: int = 10,
-        *,
-        prepared: bool = False,
-        among: IdsLike = None,
-        where: Where | None = None,
-    ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]: ...
-    def search(
-        self,
-        queries: RowsLike,
-        k: int = 10,
-        *,
-        prepared: bool = False,
-        among: IdsLike = None,
-        where: Where | None = None,
-        hybrid: bool = False,
-    ) -> Any:
-        """The k best documents of each query.
-
-        Args:
-          queries: A text or a list of texts, if the index is by `Encoder.index` or `jaxwhiten.load_index`. Or raw
-            vectors, encoded like the documents; the index whitens and normalizes them. What `Encoder.encode`
-            returned is checked; other rows of numbers do not know their space.
-          k: The number of documents; an index of fewer gives all.
-          prepared: Whether vectors are already whitened and normalized (`prepare`), as in the paper's timing. Their
-            candidates are not rescored.
-          among: The ids of the documents to search, in any order; None searches all. A set of fewer than k documents
-            gives what there is; unknown ids are left out, with a warning.
-          where: A filter of the documents to search, by their `id`, `text` and the names of their metadata: an
-            expression of SQL, such as `"date >= '2024-01-01' AND lang = 'en'"`, or conditions that all hold, such as
-            `{"date": {"gte": "2024-01-01"}, "lang": ["en", "de"]}` with `eq`, `ne`, `gt`, `gte`, `lt`, `lte` and `in`.
-          hybrid: Whether the words of texts count, too: 50 documents with their three rarest words join the 100 nearest
-            ones, and are ranked by BM25 and by cosine. Scores are the sums of reciprocal ranks, 1 / (60 + rank).
-
-        Returns:
-          For a text, `Hits`, best first; for several, a list of them each. For vectors, scores, best first, and ids:
-          int64, or an object array of strings. Equal scores are sorted by row; if several documents tie for the k-th
-          place, the backend decides which are returned. If an approximate index finds fewer than k, the rest have
-          score −inf and id −1, or None if ids are strings.
-        """
-        if are_texts(queries):
-            return hits_of_texts(self, queries, k, among, where, hybrid)
-        if hybrid:
-            raise InputError("`hybrid` compares words: pass texts, or omit it.")
-        check_integer("k", k, 1)
+    def _nearest(
+        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         state = self._current()
-        chosen = self._chosen(state, among, where)
-        scores, rows = self._ranked(state, self.query_rows(queries, prepared), k, prepared, chosen)
+        scores, rows = self._ranked(state, queries, k, self._chosen(state, among, where))
         return scores, self.documents.ids(rows)
 
-    def hits(
-        self,
-        queries: RowsLike,
-        k: int,
-        among: IdsLike = None,
-        where: Where | None = None,
-        texts: Sequence[str] | None = None,
+    def _hits(
+        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None, texts: Sequence[str] | None
     ) -> list[Hits]:
-        """`search` of vectors with results as `Hit`s, which include the texts; `hybrid` by the queries' `texts`."""
-        check_integer("k", k, 1)
-        return self.hits_for(self.query_rows(queries), k, among, where, texts)
-
-    def hits_for(
-        self,
-        queries: Float32[np.ndarray, "q d"],
-        k: int,
-        among: IdsLike = None,
-        where: Where | None = None,
-        texts: Sequence[str] | None = None,
-    ) -> list[Hits]:
-        """`hits` of checked queries."""
         if texts is not None:
             if not self.has_words:
                 raise InputError("`hybrid`: the index has no words: build it with texts and words=True, or omit it.")
@@ -574,19 +437,20 @@ class Index(Header):
             state = self._current()
             chosen = self._chosen(state, among, where)
             if texts is None:
-                scores, rows = self._ranked(state, queries, k, False, chosen)
-                documents = self.documents.fetch(sorted({*rows.ravel().tolist()} - {-1}))
+                found = [array.tolist() for array in self._ranked(state, queries, k, chosen)]
+                results = list(zip(*found, strict=True))
             else:
-                scores, rows, documents = self._hybrid(state, queries, texts, k, chosen)
+                results = self._hybrid(state, queries, texts, k, chosen)
+            documents = self.documents.fetch(sorted({row for _, rows in results for row in rows} - {-1}))
             if self._current() is state:  # else a document may be gone
                 break
         return [
             Hits(
                 Hit(document.id, score, document.text, document.metadata)
-                for score, row in zip(*columns, strict=True)
+                for score, row in zip(*result, strict=True)
                 if (document := documents.get(row)) is not None
             )
-            for columns in zip(scores.tolist(), rows.tolist(), strict=True)
+            for result in results
         ]
 
     def _hybrid(
@@ -596,37 +460,31 @@ class Index(Header):
         texts: Sequence[str],
         k: int,
         chosen: Int64[np.ndarray, " m"] | None,
-    ) -> tuple[np.ndarray, np.ndarray, dict[int, Document]]:
-        """Scores, rows and documents by vectors and words, of checked queries among positions."""
-        near = self._ranked(state, queries, max(NEAREST, k), False, chosen)[1]
+    ) -> list[tuple[list[float], list[int]]]:
+        """The best scores and rows of each checked query by vectors and words, among positions."""
+        near = self._ranked(state, queries, max(NEAREST, k), chosen)[1]
         allowed = None if chosen is None else state.rows_at(chosen)
-        shape = len(texts), min(k, state.size)
-        scores = np.full(shape, -np.inf)
-        rows = np.full(shape, -1, np.int64)
-        documents = dict[int, Document]()
+        results = []
         for number, text in enumerate(texts):
             frequencies = self.frequencies.of(text, state.size, len(state.alive))
             more = rows_with(self.database, frequencies, state.size, BY_WORDS if allowed is None else None)
             if allowed is not None:
                 more = more[np.isin(more, allowed)]
-            some = np.concatenate([near[number][near[number] >= 0], more[:BY_WORDS]])
-            positions = state.positions(some)
-            if not len(positions):
-                continue
-            [cosines], [found] = self._ranked(state, queries[number : number + 1], len(positions), False, positions)
-            there = self.documents.fetch(found.tolist())
-            documents |= there
-            kept = np.isin(found, [*there])
-            both = fused(cosines[kept], bm25(frequencies, state.size, [there[row] for row in found[kept].tolist()]))
-            best = np.argsort(-both, kind="stable")[: shape[1]]
-            scores[number, : len(best)] = both[best]
-            rows[number, : len(best)] = found[kept][best]
-        return scores, rows, documents
+            positions = state.positions(np.concatenate([near[number][near[number] >= 0], more[:BY_WORDS]]))
+            [cosines], [rows] = self._ranked(state, queries[number : number + 1], len(positions), positions)
+            documents = self.documents.fetch(rows.tolist())
+            there = np.isin(rows, [*documents])
+            rows = rows[there]
+            words = bm25(frequencies, state.size, [documents[row] for row in rows.tolist()])
+            scores = fused(cosines[there], words)
+            best = np.argsort(-scores, kind="stable")[:k]
+            results.append((scores[best].tolist(), rows[best].tolist()))
+        return results
 
-    def query_rows(self, queries: RowsLike, prepared: bool = False) -> Float32[np.ndarray, "q d"]:
+    def query_rows(self, queries: RowsLike) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
         self._check_space(queries, "query")
-        queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
+        queries = check_vectors("query vectors", queries, self.input_dimension)
         return np.ascontiguousarray(queries, np.float32)
 
     def _ranked(
@@ -634,18 +492,17 @@ class Index(Header):
         state: State,
         queries: Float32[np.ndarray, "q d"],
         k: int,
-        prepared: bool,
         chosen: Int64[np.ndarray, " m"] | None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """Scores and rows of checked queries among positions."""
         k = min(int(k), state.size)
         if chosen is not None and not len(chosen):
             return np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
-        if self.rescoring is None or prepared:
-            scores, positions = state.search(queries, k, prepared, chosen)
+        if self.rescoring is None:
+            scores, positions = state.search(queries, k, chosen)
             rows = state.rows_at(positions)
         else:
-            candidates = state.rows_at(state.search(queries, min(state.size, WIDER * k), False, chosen)[1])
+            candidates = state.rows_at(state.search(queries, min(state.size, WIDER * k), chosen)[1])
             scores, rows = self.rescoring.best(self.database, queries, candidates, k)
         scores[rows < 0] = -np.inf
         ties = scores[:, 1:] == scores[:, :-1]
@@ -733,13 +590,9 @@ def _check_known(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
 def new_index(
     header: Header,
     store: Store,
+    entries: Entries,
     *,
-    vectors: Rows,
-    ids: Sequence[Any] | None,
-    texts: Sequence[str] | None,
-    metadata: Sequence[Json] | None,
     fitted: Whitening | Code | None,
-    rescoring: Rescoring | None,
     encoders: Views | None = None,
 ) -> Index:
     """An index in a temporary database, of a store of vectors and their documents."""
@@ -747,28 +600,22 @@ def new_index(
     if header.has_words and not has_words(database):
         note = "Python's SQLite has no FTS5: the words of texts are not indexed, and there is no hybrid search."
         header = dataclasses.replace(header, has_words=False, notes=[*header.notes, note])
-    state = State.of(store)
-    parts: Fields = {
-        "database": database,
-        "state": state,
-        "fit": fitted,
-        "rescoring": rescoring,
-        "encoders": encoders,
-    }
-    index = Index(**vars(header), **parts)
+    index = Index(**vars(header), database=database, state=State.of(store))
+    if encoders is not None:
+        index.views = encoders
 
     def fill(connection: sqlite3.Connection) -> None:
         create(connection, header, [Documents.table(header), *(TABLES if header.has_words else ())])
-        state.write_version(connection)
-        index.documents.put(connection, range(len(store)), ids, texts, metadata)
+        index.state.write_version(connection)
+        index.documents.put(connection, range(len(store)), entries)
         if header.has_words:
             connection.execute("INSERT INTO words (words) VALUES ('optimize')")  # or the first changes would merge them
-        put_file(connection, TRANSFORM, lambda path: write_map(path, store.coding.tensors))
+        for name, tensor in store.coding.tensors.items():
+            Pages(connection, name).write(tensor)
         if fitted is not None:
             put_file(connection, FITTED, fitted.save)
-        if rescoring is not None:
-            rescoring.write(connection)
-            rescoring.put(connection, np.arange(len(store)), vectors)
+        if index.rescoring is not None:
+            index.rescoring.put(connection, np.arange(len(store)), entries.vectors)
 
     database.change(fill)
     return index
@@ -784,90 +631,11 @@ def open_index_file(path: PathLike, *, model: str | None, engine: str | None, re
     def load(connection: sqlite3.Connection) -> Index:
         where = database.name
         header = read_header(connection, where)
-        if header.backend not in BACKENDS:
-            raise FormatError(
-                f"{where}: a {header.backend!r} index, which this jaxwhiten does not support: rebuild it."
-            )
-        state = State.read(connection, _maker(connection, header, where), where)
-        with turning(FormatError, _unreadable(where), LookupError, ValueError):
-            rescoring = None if header.rescore is None else Rescoring.read(connection, header)
-        if header.whitening is not None and state.store.prepare.hash() != header.whitening.get("hash"):
-            raise FormatError(f"{where}: the whitening inside the index differs from the one in its header.")
-        return Index(**vars(header), database=database, state=state, rescoring=rescoring, location=location)
+        state = State.read(connection, header, where)
+        return Index(**vars(header), database=database, state=state, location=location)
 
     try:
         return database.reading(load)
     except BaseException:
         database.close()  # whoever keeps the error does not keep the file
         raise
-
-
-def _unreadable(where: str) -> str:
-    return f"{where}: the index cannot be read ({REASON}). Rebuild it."
-
-
-def _maker(connection: sqlite3.Connection, header: Header, where: str) -> Any:
-    """What makes the store of an index of its arrays."""
-    backend = BACKENDS[header.backend]
-    options = from_json(backend.options, header.options, f"{where}: options", "Rebuild the index.")
-
-    def make(arrays: Arrays) -> Store:
-        coding = get_file(connection, TRANSFORM, lambda file: Coding.read(file, header))
-        return backend.store(coding.quantizer is not None).read(arrays, options, coding)
-
-    return make
-
-
-def are_texts(queries: RowsLike) -> bool:
-    """Whether queries are a text or a list of texts; other lists are of vectors."""
-    if not isinstance(queries, list | tuple):
-        return isinstance(queries, str)
-    first = queries[0] if queries else ""
-    listed = isinstance(first, list | tuple) and len(first) > 0 and isinstance(first[0], int | float)
-    return not listed and getattr(first, "ndim", 0) != 1
-
-
-def _views_of(index: Any) -> Views:
-    """The views of an index; InputError if it has no encoder."""
-    views: Views | None = index.views
-    if views is None:
-        raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-    return views
-
-
-def hits_of_texts(index: Any, queries: Any, k: int, among: IdsLike, where: Where | None, hybrid: bool) -> Any:
-    """The hits of a text, or those of each of several, in an index that knows its encoder."""
-    texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
-    check_integer("k", k, 1)
-    views = _views_of(index)
-    if not texts:
-        return []
-    vectors = np.ascontiguousarray(views.queries(texts), np.float32)
-    check_lengths("query vectors", vectors)  # those of a table of words may be zero
-    several = index.hits_for(vectors, k, among, where, texts if hybrid else None)
-    return several[0] if isinstance(queries, str) else several
-
-
-def texts_of(documents: Texts | None, vectors: Rows) -> TextList | None:
-    """The texts, one per vector, or None."""
-    if documents is None:
-        return None
-    texts = as_texts(documents, "document")
-    check_counts("documents", len(texts), "document vectors", len(vectors))
-    return texts
-
-
-def rows_of(metadata: Any, vectors: Sized) -> list[Json] | None:
-    """The metadata, one object of JSON per vector, or None; InputError for others, with the row."""
-    if metadata is None:
-        return None
-    rows = list(metadata)
-    check_counts("rows of metadata", len(rows), "document vectors", len(vectors))
-    checked = list[dict[str, Any]]()
-    for number, row in enumerate(rows):
-        what = f"metadata: row {number}"
-        if not isinstance(row, Mapping):
-            raise InputError(f"{what}: expected a dictionary, got {row!r:.80}.")
-        with turning(InputError, f"{what}: cannot be stored as JSON ({REASON}).", ValueError):
-            checked.append(as_json(row))
-    return checked

@@ -21,7 +21,9 @@ from jaxwhiten.types import Float32, Int64, UInt8
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
 _MIN_POINTS = 39
+_MAX_POINTS = 256  # and samples so many; with more FAISS does
 RECALL = 0.98  # recall@10 of documents in inverted lists against all lists; that of queries is lower
+_SEED = 1234
 _SAMPLE = 256  # documents that are searched for to choose nprobe
 
 
@@ -31,18 +33,12 @@ class IvfOptions:
 
     nlist: int = bounded(0, 0, 1 << 20)  # by default four times the root of the number of documents
     nprobe: int = bounded(0, 0, 1 << 20)  # lists that a query searches; by default the fewest for `RECALL`
-    max_points_per_centroid: int = bounded(256, 1, 1 << 20)  # vectors per list that k-means samples
-    seed: int = bounded(1234, 1, 2**31 - 1)  # of k-means
 
 
 class ListCodes(FaissCodes):
     """Codes in inverted lists; each document is in the list whose center is nearest to its decoded vector."""
 
     selects = True
-
-    @classmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        return {**super().layout(coding), LISTS: ("int32", ())}
 
     @classmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:
@@ -128,20 +124,13 @@ def fit_options(options: IvfOptions, n: int) -> list[str]:
     lower("nlist", max(1, n // _MIN_POINTS), f"{_MIN_POINTS} vectors per list")
     lower("nprobe", options.nlist, "nlist")
     options.nprobe = options.nprobe or options.nlist  # lowered once the lists are there
-    if n > (limit := options.nlist * options.max_points_per_centroid):  # FAISS does not say this itself
-        notes.append(
-            f"k-means of the inverted lists: FAISS samples {limit} of the {n} vectors"
-            f" ({options.max_points_per_centroid} per list); max_points_per_centroid raises it."
-        )
     return notes
 
 
 def _centers(quantizer: Quantizer, codes: np.ndarray, options: IvfOptions) -> Float32[np.ndarray, "lists c"]:
     """The centers of lists, by k-means of decoded vectors."""
-    most = options.nlist * options.max_points_per_centroid
-    sample = np.sort(np.random.default_rng(options.seed).permutation(len(codes))[:most])
-    settings = {"seed": options.seed, "max_points_per_centroid": options.max_points_per_centroid}
-    clusters = import_faiss().Kmeans(quantizer.width, options.nlist, **settings)
+    sample = np.sort(np.random.default_rng(_SEED).permutation(len(codes))[: options.nlist * _MAX_POINTS])
+    clusters = import_faiss().Kmeans(quantizer.width, options.nlist, seed=_SEED)
     with hardware.faiss_products():
         clusters.train(quantizer.coordinates(codes[sample]))
     centers: np.ndarray = clusters.centroids
@@ -152,15 +141,15 @@ def _choose_nprobe(store: ListCodes, vectors: Rows) -> str:
     """Sets the fewest lists with which a sample of the documents finds its neighbors; a note for the user."""
     options = store.options
     n = len(vectors)
-    rows = np.sort(np.random.default_rng(options.seed).permutation(n)[:_SAMPLE])
+    rows = np.sort(np.random.default_rng(_SEED).permutation(n)[:_SAMPLE])
     queries = np.ascontiguousarray(vectors[rows], np.float32)
     k = min(11, n)  # with the document itself
     options.nprobe = options.nlist
-    expected = store.search(queries, k, False)[1]
+    expected = store.search(queries, k)[1]
 
     def recall(nprobe: int) -> float:
         options.nprobe = nprobe
-        pairs = zip(store.search(queries, k, False)[1], expected, rows, strict=True)
+        pairs = zip(store.search(queries, k)[1], expected, rows, strict=True)
         return float(np.mean([len({*a} & {*b} - {row, -1}) for a, b, row in pairs])) / max(1, k - 1)
 
     nprobe = 1

@@ -36,15 +36,15 @@ class JaxFloats(FloatStore):
         return {VECTORS: np.asarray(self._documents.rows)[: self.size]}
 
     def search(
-        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         check_process()
         if among is None:
-            return _search(self._mesh, self._documents, self.size, self.mapped(queries, prepared), k)
+            return _search(self._mesh, self._documents, self.size, self.mapped(queries), k)
         scores = np.full((len(queries), k), -np.inf, np.float32)
         rows = np.full((len(queries), k), -1, np.int64)
         count = min(k, len(among))
-        scores[:, :count], places = self.taken(among).search(queries, count, prepared)
+        scores[:, :count], places = self.taken(among).search(queries, count)
         rows[:, :count] = among[places]
         return scores, rows
 
@@ -60,10 +60,10 @@ class JaxCodes(CodedStore):
         self._documents = jax_kernels.place_codes(self._mesh, self.codes, self.quantizer)
 
     def search(
-        self, queries: np.ndarray, k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         check_process()
-        asked, products = self.quantizer.query_coordinates(self.units(queries, prepared))
+        asked, products = self.quantizer.query_coordinates(self.units(queries))
         if among is not None:
             return self.best_of(asked, products, among, k)
         queries = np.concatenate([asked, products[:, None]], axis=1)

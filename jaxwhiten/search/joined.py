@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from jaxwhiten.errors import InputError, MismatchError, check_integer, warn
+from jaxwhiten.errors import InputError, MismatchError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.search.documents import as_ids
-from jaxwhiten.search.index import Hits, Index, are_texts, hits_of_texts, open_index_file
+from jaxwhiten.search.hits import Hits, Searches
+from jaxwhiten.search.index import Index, open_index_file
 from jaxwhiten.search.where import Where
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.terminal import counted
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _SHARED = ("backend", "input_dimension", "dimension", "normalize", "whitening", "codes", "rescore", "id_type")
 
 
-class JoinedIndex:
+class JoinedIndex(Searches):
     """Indexes of one space and code, which are searched as one. Each may be changed by itself.
 
     >>> parts = [build_index(np.eye(4)[rows], ids=list(ids)) for rows, ids in (([0, 1], "ab"), ([2, 3], "cd"))]
@@ -71,47 +72,22 @@ class JoinedIndex:
         """The views of texts for these indexes."""
         return self.indexes[0].views
 
-    def search(
-        self,
-        queries: RowsLike,
-        k: int = 10,
-        *,
-        among: IdsLike = None,
-        where: Where | None = None,
-        hybrid: bool = False,
-    ) -> Any:
-        """The k best documents of each query, as `Index.search` gives them."""
-        if are_texts(queries):
-            return hits_of_texts(self, queries, k, among, where, hybrid)
-        results = [
-            index.search(queries, k, among=some, where=where, hybrid=hybrid) for index, some in self._parts(among)
-        ]
+    def query_rows(self, queries: RowsLike) -> Float32[np.ndarray, "q d"]:
+        """Queries, checked."""
+        return self.indexes[0].query_rows(queries)
+
+    def _nearest(
+        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        results = [index._nearest(queries, k, some, where) for index, some in self._parts(among)]
         scores, ids = (np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True))
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, best, axis=1), np.take_along_axis(ids, best, axis=1)
 
-    def hits(
-        self,
-        queries: RowsLike,
-        k: int,
-        among: IdsLike = None,
-        where: Where | None = None,
-        texts: Sequence[str] | None = None,
+    def _hits(
+        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None, texts: Sequence[str] | None
     ) -> list[Hits]:
-        """`search` with results as `Hit`s, which include the texts."""
-        check_integer("k", k, 1)
-        return self.hits_for(self.indexes[0].query_rows(queries), k, among, where, texts)
-
-    def hits_for(
-        self,
-        queries: Float32[np.ndarray, "q d"],
-        k: int,
-        among: IdsLike = None,
-        where: Where | None = None,
-        texts: Sequence[str] | None = None,
-    ) -> list[Hits]:
-        """`hits` of checked queries."""
-        results = [index.hits_for(queries, k, some, where, texts) for index, some in self._parts(among)]
+        results = [index._hits(queries, k, some, where, texts) for index, some in self._parts(among)]
         several = zip(*results, strict=True)
         return [Hits(heapq.nlargest(k, chain.from_iterable(lists), key=lambda hit: hit.score)) for lists in several]
 

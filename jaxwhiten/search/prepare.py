@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from jaxwhiten.codes import Code, Quantizer, SpectrumCode, check_whitened, make_
 from jaxwhiten.codes.code import check_pooled
 from jaxwhiten.codes.fit import fit
 from jaxwhiten.errors import InputError, check_width
-from jaxwhiten.io import finite_numbers, load_tensors, same, save_tensors, take
+from jaxwhiten.io import same, take
 from jaxwhiten.search.header import Codes, Header
 from jaxwhiten.space import Space
 from jaxwhiten.types import Float, Float32, RowsLike
@@ -25,11 +24,7 @@ BLOCK_ROWS = 16384
 DEFAULT_BYTES = 48
 _LEAST_SQUARE = float(np.finfo(np.float32).tiny / np.finfo(np.float32).eps)  # of a length in float32
 _MOST_SQUARE = float(np.finfo(np.float32).max)
-_PARTS = ("shift", "weight", "bias")  # of the map of raw vectors
-_ROTATION = ("mean", "rotation", "offset")  # of a code
-KIND = "index transform"
-TRANSFORM = "transform.safetensors"
-_TAKES = ": pass raw vectors of its model, or pass sentences to jaxwhiten.search.search_text"
+_TAKES = ": pass raw vectors of its model, or sentences"
 
 
 def check_vectors(what: str, x: RowsLike, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
@@ -78,22 +73,18 @@ def _check_rows(what: str, x: Rows) -> None:
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     """Raises an error for rows that are zero, not finite or too long for float32; `first` is the first row's number."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rough = np.vecdot(x, x)
-    if float(rough.min()) > 2 * _LEAST_SQUARE and float(rough.max()) < _MOST_SQUARE / 2:  # beyond float16
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.vecdot(x, x, dtype=np.result_type(x, np.float32))
+    if squares.min() >= _LEAST_SQUARE and squares.max() <= _MOST_SQUARE:
         return
-    squares = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind")
-    odd = ~((squares >= _LEAST_SQUARE) & (squares <= _MOST_SQUARE))
-    if not odd.any():
-        return
-    row = int(np.argmax(odd))
+    row = int(np.argmin((squares >= _LEAST_SQUARE) & (squares <= _MOST_SQUARE)))
     where = f"Row {first + row} of the {what}"
-    square = squares[row]
     check_finite(x[row : row + 1], first + row, what)
-    if not square:
+    if not x[row].any():
         raise InputError(f"{where} is a zero vector: it has no direction and thus no nearest neighbors. Remove it.")
+    norm = np.linalg.norm(x[row].astype(np.float64))
     raise InputError(
-        f"{where} has norm {np.sqrt(square):.1e}, whose square is out of float32 range: rescale the vectors, as"
+        f"{where} has norm {norm:.1e}, whose square is out of float32 range: rescale the vectors, as"
         " jaxwhiten.normalize does where there is no whitening."
     )
 
@@ -125,29 +116,6 @@ def prepared(
         yield part, x
 
 
-def write_map(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes the tensors of a coding to a file of an index, if there are any."""
-    if tensors:
-        save_tensors(file, tensors, kind=KIND, header={})
-
-
-def read_map(
-    file: Path | None, dimension: int, normalize: bool, outputs: int | None = None
-) -> tuple[Affine, dict[str, np.ndarray]]:
-    """The map of raw vectors of this dimension, and all arrays of its file, if there is a file.
-
-    ValueError if a number is not finite, or if it maps to another dimension than `outputs`.
-    """
-    tensors = {} if file is None else load_tensors(file, kind=KIND)[0]
-    finite_numbers(tensors)
-    prepare = preparation(None, dimension, normalize)
-    if "weight" in tensors:
-        prepare = Affine(*(tensors[name] for name in _PARTS), unit_length=normalize)
-    shape = dimension, prepare.outputs if outputs is None else outputs
-    same("dimensions that the transform takes and gives", (prepare.inputs, prepare.outputs), shape)
-    return prepare, tensors
-
-
 class Coding(NamedTuple):
     """How documents are stored: mapped by `prepare`, and then quantized, or in float32.
 
@@ -166,35 +134,43 @@ class Coding(NamedTuple):
         q = self.quantizer
         if q is None:
             return None
-        return {"name": q.name, "bytes": q.nbytes, "length": q.length, "coordinates": q.width}
+        return Codes(q.name, q.nbytes, q.length)
 
     @property
     def tensors(self) -> dict[str, np.ndarray]:
         """Its arrays by name."""
-        tensors = {} if self.prepare.matrix is None else dict(zip(_PARTS, self.prepare.parts, strict=True))
+        tensors = dict[str, np.ndarray]()
+        if self.prepare.matrix is not None:
+            tensors |= zip(("shift", "weight", "bias"), self.prepare.parts, strict=True)
         if self.quantizer is not None:
-            tensors |= {"centroids": self.quantizer.centroids}
-            tensors |= dict(zip(_ROTATION, self.quantizer.affine.parts, strict=True))
+            tensors |= zip(("mean", "rotation", "offset"), self.quantizer.affine.parts, strict=True)
+            tensors["centroids"] = self.quantizer.centroids
         if self.centers is not None:
             tensors["centers"] = self.centers
         return tensors
 
     @classmethod
-    def read(cls, file: Path | None, header: Header) -> Coding:
-        """That of an index, of its file of tensors; ValueError or KeyError if it contradicts the header."""
-        prepare, tensors = read_map(file, header.input_dimension, header.normalize, header.dimension)
+    def read(cls, tensors: Mapping[str, np.ndarray], header: Header) -> Coding:
+        """That of an index, of its `tensors`; ValueError or KeyError if they contradict the header."""
+        inputs = header.input_dimension
+        outputs = header.dimension
+        prepare = preparation(None, inputs, header.normalize)
+        if header.whitening is not None:
+            parts = take(tensors, "float32", shift=(inputs,), weight=(inputs, outputs), bias=(outputs,))
+            prepare = Affine(*parts, unit_length=header.normalize)
+        same("dimensions of stored vectors", prepare.outputs, outputs)
         if (layout := header.codes) is None:
             return cls(prepare)
-        affine = Affine(*(tensors[name] for name in _ROTATION))
-        quantizer = Quantizer(layout["name"], affine, tensors["centroids"], float(layout["length"]))
-        sizes = (quantizer.nbytes, quantizer.width, affine.inputs, affine.outputs)
-        expected = (layout["bytes"], layout["coordinates"], header.dimension, layout["coordinates"])
-        same("bytes and columns of the centroids", sizes, expected)
+        width = tensors["rotation"].shape[1]
+        affine = Affine(*take(tensors, "float32", mean=(outputs,), rotation=(outputs, width), offset=(width,)))
+        [centroids] = take(tensors, "float32", centroids=tensors["centroids"].shape)
+        quantizer = Quantizer(layout.name, affine, centroids, layout.length)
+        same("bytes and columns of the centroids", (quantizer.nbytes, quantizer.width), (layout.bytes, width))
         if quantizer.bits not in (4, 8):
             raise ValueError(f"centroids of {quantizer.bits} bits")
         centers = tensors.get("centers")
         if centers is not None:
-            take(tensors, "float32", centers=(len(centers), quantizer.width))
+            take(tensors, "float32", centers=(len(centers), width))
         return cls(prepare, quantizer, centers=centers)
 
 

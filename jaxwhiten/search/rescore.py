@@ -1,4 +1,4 @@
-"""Rescoring: the nearest candidates of a search in codes are scored again by a finer copy of their vectors.
+"""Rescoring: the nearest candidates of a search in codes are scored again by a copy of their vectors in float16.
 
 The copy is in the database of the index; a search reads only a few rows of it per query.
 """
@@ -6,65 +6,38 @@ The copy is in the database of the index; a search reads only a few rows of it p
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import FormatError, InputError, check_name
-from jaxwhiten.io import same
-from jaxwhiten.search.header import Header, get_file, put_file
-from jaxwhiten.search.prepare import Coding, Rows, prepared, read_map, write_map
-from jaxwhiten.store import SQLite, delete
-from jaxwhiten.types import Float32, Int64, Shaped
+from jaxwhiten.errors import FormatError, InputError
+from jaxwhiten.search.prepare import Rows, prepared
+from jaxwhiten.store import SQLite
+from jaxwhiten.types import Float32, Int64
 from jaxwhiten.whitening.affine import Affine
 
-COPIES = ("float16", "int8")
+COPIES = ("float16",)
 WIDER = 4  # candidates for each result wanted
-_CODE = "rescore_code.safetensors"
-_MAP = "rescore_map.safetensors"
 
 
 class Rescoring:
-    """A copy of the prepared vectors, in float16 or by a `code` of one byte per column.
+    """The copy of vectors mapped by `prepare`, by which raw queries are mapped, too."""
 
-    `prepare` maps a raw query before it is compared with the copy.
-    """
-
-    def __init__(self, prepare: Affine, code: Code | None):
+    def __init__(self, prepare: Affine):
         self.prepare = prepare
-        self.code = code
+        self.nbytes = 2 * prepare.outputs  # of a document
 
-    @classmethod
-    def of(cls, copy: str, vectors: Rows, prepare: Affine) -> Rescoring:
-        """How raw vectors are copied."""
-        code = None
-        if copy == "int8":
-            code = make_code("uint8")
-            for _, x in prepared(vectors, prepare):
-                code.partial_fit(x)
-        return cls(prepare, code)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of a document."""
-        return self.prepare.outputs * (2 if self.code is None else 1)
-
-    def copies(self, vectors: Rows) -> Iterator[bytes]:
-        """The copies of raw vectors."""
-        for _, x in prepared(vectors, self.prepare):
-            yield from (row.tobytes() for row in self._kept(x))
-
-    def _kept(self, x: np.ndarray) -> Shaped[np.ndarray, "n k"]:
-        if self.code is not None:
-            return np.asarray(self.code.encode(x))
-        largest = np.abs(x).max(axis=1)
+    def put(self, connection: sqlite3.Connection, rows: Int64[np.ndarray, " n"], vectors: Rows) -> None:
+        """Writes the copies of the documents of rows."""
         limits = np.finfo(np.float16)
-        if not ((largest >= limits.tiny) & (largest <= limits.max)).all():  # only without unit length
-            size = f"{limits.tiny:.0e} to {limits.max:.0f}, the range of float16"
-            raise InputError(f"A vector's largest entry is outside {size}: use rescore='int8'.")
-        return x.astype(np.float16)
+        for part, x in prepared(vectors, self.prepare):
+            largest = np.abs(x).max(axis=1)
+            if not ((largest >= limits.tiny) & (largest <= limits.max)).all():  # only without unit length
+                size = f"{limits.tiny:.0e} to {limits.max:.0f}, the range of float16"
+                raise InputError(f"A vector's largest entry is outside {size}: omit `rescore`, or normalize=False.")
+            copies = (row.tobytes() for row in x.astype(np.float16))
+            connection.executemany(
+                "INSERT OR REPLACE INTO copies VALUES (?, ?)", zip(rows[part].tolist(), copies, strict=True)
+            )
 
     def best(
         self, database: SQLite, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
@@ -75,53 +48,15 @@ class Rescoring:
         """
         numbers = sorted({*candidates.ravel().tolist()} - {-1})
         copies = dict(database.rows_of("SELECT row, data FROM copies WHERE row IN", numbers))
+        if any(len(copy) != self.nbytes for copy in copies.values()):
+            raise FormatError("The copies for rescoring were damaged after they were written. Rebuild the index.")
         scores = np.full((len(queries), k), -np.inf, np.float32)
         rows = np.full((len(queries), k), -1, np.int64)
         for number, (query, of_query) in enumerate(zip(self.prepare(queries), candidates.tolist(), strict=True)):
             known = sorted(copies.keys() & of_query)
-            cosines = self._vectors([copies[row] for row in known]) @ query
+            vectors = np.frombuffer(b"".join([copies[row] for row in known]), np.float16).astype(np.float32)
+            cosines = vectors.reshape(len(known), self.prepare.outputs) @ query
             best = np.argsort(-cosines, kind="stable")[:k]
             scores[number, : len(best)] = cosines[best]
             rows[number, : len(best)] = np.array(known, np.int64)[best]
         return scores, rows
-
-    def _vectors(self, copies: Sequence[bytes]) -> Float32[np.ndarray, "n k"]:
-        """The vectors of copies as they are in the database; FormatError if one is not whole."""
-        if any(len(copy) != self.nbytes for copy in copies):
-            raise FormatError("The copies for rescoring were damaged after they were written. Rebuild the index.")
-        array = np.frombuffer(b"".join(copies), np.float16 if self.code is None else np.uint8)
-        array = array.reshape(len(copies), self.prepare.outputs)
-        return array.astype(np.float32) if self.code is None else self.code.decode(array)
-
-    def put(self, connection: sqlite3.Connection, rows: Int64[np.ndarray, " n"], vectors: Rows) -> None:
-        """Writes the copies of the documents of rows."""
-        pairs = zip(rows.tolist(), self.copies(vectors), strict=True)
-        connection.executemany("INSERT OR REPLACE INTO copies VALUES (?, ?)", pairs)
-
-    @staticmethod
-    def remove(connection: sqlite3.Connection, rows: list[int]) -> None:
-        delete(connection, "DELETE FROM copies WHERE row IN", rows)
-
-    def write(self, connection: sqlite3.Connection) -> None:
-        """Writes what is needed to read the copies."""
-        if self.code is not None:
-            put_file(connection, _CODE, self.code.save)
-        put_file(connection, _MAP, lambda path: write_map(path, Coding(self.prepare).tensors))
-
-    @classmethod
-    def read(cls, connection: sqlite3.Connection, header: Header) -> Rescoring:
-        """The reverse of `write`; ValueError or KeyError if the files do not fit the header."""
-        check_name("copy to rescore by", header.rescore, COPIES)
-        unit_length = header.normalize or header.codes is not None  # of codes, the copy alone has unit length
-        prepare, _ = get_file(connection, _MAP, lambda path: read_map(path, header.input_dimension, unit_length))
-        if header.rescore == "float16":
-            return cls(prepare, None)
-        code = get_file(connection, _CODE, _code)
-        same("dimensions of the copy to rescore by", prepare.outputs, code.nbytes)
-        return cls(prepare, code)
-
-
-def _code(path: Path | None) -> Code:
-    if path is None:
-        raise KeyError(_CODE)
-    return load_code(path)

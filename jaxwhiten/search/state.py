@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +12,8 @@ import numpy as np
 
 from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io import same, within
-from jaxwhiten.search.header import ROWS
+from jaxwhiten.search.backends import store_of
+from jaxwhiten.search.header import ROWS, Header
 from jaxwhiten.search.store import Arrays, Store
 from jaxwhiten.store import Pages, appended
 from jaxwhiten.types import Bool, Float32, Int64
@@ -82,11 +82,9 @@ class State:
         before = self.without(rows)
         start = len(self.alive)
         end = start + len(rows)
-        ascends = self.rows is None and rows[0] == start and rows[-1] == end - 1 and self.next == start
-        if ascends:
-            numbers = None
-        else:
-            numbers = appended(np.arange(start) if self.rows is None else self.rows, rows)
+        numbers = self.rows
+        if numbers is not None or not np.array_equal(rows, np.arange(start, end)):
+            numbers = appended(np.arange(start) if numbers is None else numbers, rows)
         alive = np.concatenate([before.alive, np.ones(len(rows), bool)])
         store = self.store.extended(arrays)
         return self._changed(store=store, alive=alive, rows=numbers, next=max(self.next, int(rows.max()) + 1))
@@ -117,16 +115,16 @@ class State:
         return dataclasses.replace(self, version=_number(), **fields)  # type: ignore[arg-type]
 
     def search(
-        self, queries: Float32[np.ndarray, "q d"], k: int, prepared: bool, among: Int64[np.ndarray, " m"] | None = None
+        self, queries: Float32[np.ndarray, "q d"], k: int, among: Int64[np.ndarray, " m"] | None = None
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """`Store.search` among positions that are alive."""
         count = len(self.alive)
         dead = count - self.size
         if among is not None or not dead:
-            return self.store.search(queries, k, prepared, among)
+            return self.store.search(queries, k, among)
         wide = k + min(k, dead)
         while True:
-            scores, positions = self.store.search(queries, wide, prepared)
+            scores, positions = self.store.search(queries, wide)
             useful = self.alive[positions]
             useful &= positions >= 0
             if wide >= k + dead or (useful.sum(axis=1) >= k).all():
@@ -172,51 +170,46 @@ class State:
         return dataclasses.replace(self, removed=start + len(dead))
 
     @classmethod
-    def read(cls, connection: sqlite3.Connection, make: Callable[[Arrays], Store], where: str) -> State:
-        """The state of a database; FormatError if it contradicts itself."""
+    def read(cls, connection: sqlite3.Connection, header: Header, where: str, before: State | None = None) -> State:
+        """The state of a database, of which the state `before` is known; FormatError if it contradicts itself."""
         with turning(FormatError, f"{where}: the index cannot be read ({REASON}). Rebuild it.", *_INVALID):
             facts = _facts(connection)
             names = [name for (name,) in connection.execute("SELECT name FROM arrays")]
-            arrays = {name: Pages(connection, name).read() for name in names}
-            rows = arrays.pop(ROWS, None)
-            store = make(arrays)
-            if rows is not None:
+            if before is None:
+                known = removed = 0
+                store = store_of(
+                    header, {name: Pages(connection, name).read() for name in names if name != ROWS}, where
+                )
+            else:
+                known = len(before.alive)
+                removed = before.removed
+                kept = before.store.arrays
+                [[latest]] = connection.execute("SELECT coalesce(max(number), 0) FROM removed")
+                count = len(Pages(connection, next(iter(kept))))
+                if facts["generation"] != before.generation or count < known or latest < removed:
+                    return cls.read(connection, header, where)  # it has other positions, or is of before
+                store = before.store
+                if count > known:
+                    store = store.extended({name: Pages(connection, name).read(known) for name in kept})
+            rows = None
+            if ROWS in names:
+                if before is None or before.rows is None:
+                    rows = Pages(connection, ROWS).read()
+                else:
+                    rows = appended(before.rows, Pages(connection, ROWS).read(known))
                 same("rows of documents", rows.shape, (len(store),))
                 within("rows of documents", rows, 0, facts["next"] - 1)
-            dead = [position for (position,) in connection.execute("SELECT position FROM removed")]
-            within("removed positions", dead, 0, len(store) - 1)
+            dead = connection.execute("SELECT position FROM removed WHERE number > ?", [removed]).fetchall()
+            positions = [position for (position,) in dead]
+            within("removed positions", positions, 0, len(store) - 1)
             alive = np.ones(len(store), bool)
-            alive[dead] = False
+            if before is not None:
+                alive[:known] = before.alive
+            alive[positions] = False
             if not alive.any():
                 raise ValueError("no documents")
             same("numbers of the next row", rows is not None or facts["next"] >= len(store), True)
-            return cls(store, alive, rows, **facts, removed=len(dead))
-
-    def refreshed(self, connection: sqlite3.Connection) -> State | None:
-        """The state after the changes of others; None if it has other positions, or is of before this one."""
-        facts = _facts(connection)
-        known = len(self.alive)
-        names = self.store.arrays
-        count = len(Pages(connection, next(iter(names))))
-        [[removed]] = connection.execute("SELECT coalesce(max(number), 0) FROM removed").fetchall()
-        if facts["generation"] != self.generation or count < known or removed < self.removed:
-            return None
-        if count > known:
-            store = self.store.extended({name: Pages(connection, name).read(known) for name in names})
-        else:
-            store = self.store
-        numbered = connection.execute("SELECT 1 FROM arrays WHERE name = ?", [ROWS]).fetchall()
-        if not numbered:
-            rows = None
-        elif self.rows is None:
-            rows = Pages(connection, ROWS).read()
-        else:
-            rows = appended(self.rows, Pages(connection, ROWS).read(known))
-        alive = np.ones(count, bool)
-        alive[:known] = self.alive
-        dead = connection.execute("SELECT position FROM removed WHERE number > ?", [self.removed]).fetchall()
-        alive[[position for (position,) in dead]] = False
-        return State(store, alive, rows, **facts, removed=self.removed + len(dead))
+            return cls(store, alive, rows, **facts, removed=removed + len(dead))
 
 
 def _facts(connection: sqlite3.Connection) -> dict[str, int]:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import take
+from jaxwhiten.options import check_bounds
 from jaxwhiten.search.header import CODES, VECTORS
 from jaxwhiten.search.prepare import Coding, Rows, prepared
 from jaxwhiten.store import appended
@@ -50,11 +51,6 @@ class Store(ABC):
 
     @classmethod
     @abstractmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """The dtype and the shape of a row of each array."""
-
-    @classmethod
-    @abstractmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:
         """What is kept of raw, checked vectors."""
 
@@ -68,11 +64,11 @@ class Store(ABC):
     @classmethod
     def read(cls, arrays: Arrays, options: BackendOptions, coding: Coding) -> Store:
         """The reverse of `arrays`; ValueError or KeyError if they do not fit the coding."""
-        layout = cls.layout(coding)
-        size = len(arrays[next(iter(layout))])
-        for name, (dtype, row) in layout.items():
-            take(arrays, dtype, finite=False, **{name: (size, *row)})
-        return cls(options, coding, {name: arrays[name] for name in layout})
+        of_none = cls.kept(np.empty((0, coding.prepare.inputs), np.float32), coding)
+        size = len(arrays[next(iter(of_none))])
+        for name, array in of_none.items():
+            take(arrays, array.dtype.name, finite=False, **{name: (size, *array.shape[1:])})
+        return cls(options, coding, {name: arrays[name] for name in of_none})
 
     @property
     def arrays(self) -> Arrays:
@@ -98,7 +94,6 @@ class Store(ABC):
         self,
         queries: Float32[np.ndarray, "q d"],
         k: int,
-        prepared: bool,
         among: Int64[np.ndarray, " m"] | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """Scores, best first, and positions; −1 for a missing result.
@@ -111,19 +106,15 @@ class FloatStore(Store):
     """The prepared vectors of documents in float32."""
 
     @classmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        return {VECTORS: ("float32", (coding.prepare.outputs,))}
-
-    @classmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:
         out = np.empty((len(vectors), coding.prepare.outputs), np.float32)
         for part, x in prepared(vectors, coding.prepare):
             out[part] = x
         return {VECTORS: out}
 
-    def mapped(self, queries: np.ndarray, prepared: bool) -> Float32[np.ndarray, "q k"]:
+    def mapped(self, queries: np.ndarray) -> Float32[np.ndarray, "q k"]:
         """Queries in the form of the stored vectors."""
-        return queries if prepared else np.ascontiguousarray(self.prepare(queries), np.float32)
+        return np.ascontiguousarray(self.prepare(queries), np.float32)
 
 
 class CodedStore(Store):
@@ -136,11 +127,6 @@ class CodedStore(Store):
         self.codes = arrays[CODES]
 
     @classmethod
-    def layout(cls, coding: Coding) -> dict[str, tuple[str, tuple[int, ...]]]:
-        assert coding.quantizer is not None
-        return {CODES: ("uint8", (coding.quantizer.nbytes,))}
-
-    @classmethod
     def kept(cls, vectors: Rows, coding: Coding) -> Arrays:
         quantizer = coding.quantizer
         assert quantizer is not None
@@ -149,9 +135,9 @@ class CodedStore(Store):
             codes[part] = quantizer.quantize(quantizer.affine(x))
         return {CODES: codes}
 
-    def units(self, queries: np.ndarray, prepared: bool) -> Float32[np.ndarray, "q k"]:
+    def units(self, queries: np.ndarray) -> Float32[np.ndarray, "q k"]:
         """Queries as the quantizer is asked, of unit length."""
-        if prepared or self.prepare.matrix is None:  # the index has checked their lengths
+        if self.prepare.matrix is None:  # the index has checked their lengths
             units: np.ndarray = queries / np.sqrt(np.vecdot(queries, queries))[:, None]
             return units
         x = np.asarray(self.prepare(queries), np.float32)
@@ -215,12 +201,12 @@ class Backend:
 
     def with_options(self, options: Fields) -> BackendOptions:
         """Its options; InputError for an unknown name, or for a number outside its range."""
-        by_name = {option.name: option for option in fields(self.options)}
-        options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
-        for option, value in options.items():
-            if not by_name:
+        names = [option.name for option in fields(self.options)]
+        for option in options:
+            if not names:
                 raise InputError(f"The backend {self.name} has no options: omit {option!r}.")
-            check_name(f"option of {self.name}", option, by_name)
-            if bounds := by_name[option].metadata.get("bounds"):
-                bounds.check(f"Option {option} of {self.name}", value)
-        return self.options(**options)
+            check_name(f"option of {self.name}", option, names)
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+        chosen = self.options(**plain)
+        check_bounds(chosen)
+        return chosen

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from jaxwhiten.codes import Code, SpectrumCode
-from jaxwhiten.errors import MismatchError, check_counts, check_integer
-from jaxwhiten.search.build import build_index, check_settings
-from jaxwhiten.search.documents import unique_ids
-from jaxwhiten.search.index import Hit, Hits, Index
-from jaxwhiten.search.where import Where
-from jaxwhiten.text import Texts, as_texts, is_blank
-from jaxwhiten.types import Fields, IdsLike, Json
+from jaxwhiten.errors import MismatchError, check_counts
+from jaxwhiten.search.build import build_index
+from jaxwhiten.search.hits import Hit, Hits
+from jaxwhiten.search.index import Index
+from jaxwhiten.text import is_blank
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -34,15 +32,7 @@ class Encodes(Protocol):
         """The view of queries for them."""
 
 
-@runtime_checkable
-class Ranks(Protocol):
-    """What puts documents in order for a query, such as a `CrossEncoder`."""
-
-    def rank(self, query: str, documents: Texts) -> list[Json]:
-        """Rows with `corpus_id` and `score`, best first."""
-
-
-def rerank_hits(cross_encoder: Ranks, query: str, hits: Sequence[Hit]) -> Hits:
+def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> Hits:
     """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts.
 
     >>> cross = CrossEncoder.from_pretrained("cross")  # a folder
@@ -90,79 +80,29 @@ def index_of(
     texts: Sequence[str],
     vectors: np.ndarray | None = None,
     *,
-    ids: IdsLike = None,
-    metadata: Any = None,
-    backend: str = "faiss-flat",
     codes: str | Code | None = None,
     bytes: int | None = None,
     whitening: Any = None,
-    rescore: str | None = None,
-    normalize: bool = True,
     tuned: bool | None = None,
-    words: bool = True,
-    columns: Fields | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> Index:
     """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
     from jaxwhiten.views import Views  # not needed for vectors alone
 
-    code = encoder.documents.code
-    if vectors is None:  # what can be wrong is found before the texts are encoded
-        check_settings(backend, options, codes, rescore, coded=bool(codes or bytes or code))
-        _ = None if ids is None else unique_ids(ids, len(texts))
     documents = encoder.documents.uncoded
+    code = encoder.documents.code
     if code is not None and not (codes or bytes or whitening):
         codes = code.in_space(documents.space)
     if tuned is None and (bytes or codes == SpectrumCode.name) and whitening is None:
         tuned = documents.tuned
-    if vectors is None:
-        vectors = documents(texts)
     return build_index(
-        vectors,
-        backend,
+        (lambda: documents(texts)) if vectors is None else vectors,
         whitening=whitening,
-        normalize=normalize,
         space=documents.space,
         documents=texts,
-        ids=ids,
-        metadata=metadata,
         codes=codes,
         bytes=bytes,
-        rescore=rescore,
         tuned=tuned,
-        words=words,
-        columns=columns,
         encoders=Views(documents, encoder.queries),
-        **options,
+        **settings,
     )
-
-
-def search_text(
-    index: Index,
-    encoder: Encodes,
-    queries: Texts,
-    k: int = 10,
-    *,
-    among: IdsLike = None,
-    where: Where | None = None,
-) -> list[Hits]:
-    """The k best documents for each sentence, best first.
-
-    >>> encoder = Encoder.from_pretrained("jaxwhiten-tiny")
-    >>> search_text(encoder.index(["A dog runs.", "It rains."]), encoder, ["a dog"], k=1)[0][0].id
-    0
-
-    Args:
-      index: An index that records how its documents were encoded.
-      encoder: The `Encoder` of its documents; another raises MismatchError. The index's pooling is used. A code at the
-        end of the head is not applied, because the index codes documents itself and compares them with float queries.
-        If the encoder has prompts for queries and documents, the sentences get the prompt of a query.
-      k: The number of results for each sentence; an index of fewer documents gives all.
-      among, where: Which documents to search, as for `Index.search`.
-    """
-    queries = as_texts(queries, "query")
-    check_integer("k", k, 1)
-    view = view_for(index, encoder)
-    if queries:
-        return index.hits(view(queries), k, among, where)
-    return []

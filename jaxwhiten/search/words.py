@@ -131,10 +131,11 @@ def bm25(frequencies: Mapping[str, int], count: int, documents: Sequence[Documen
     """The scores of documents by the words of a query, with the average length of these documents."""
     counts = [Counter(words_of(document.text or "")) for document in documents]
     lengths = np.array([words.total() for words in counts], float)
+    mean = lengths.sum() / max(1, len(lengths))
     scores = np.zeros(len(documents))
     for word, number in frequencies.items():
         times = np.array([words[word] for words in counts], float)
-        scores += bm25_weights(times, lengths, lengths.mean(), np.full(len(times), number), count)
+        scores += bm25_weights(times, lengths, mean, np.full(len(times), number), count)
     return scores
 
 

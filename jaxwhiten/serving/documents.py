@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +77,17 @@ class ServedIndex:
                 self._loaded = self._load()
             return self._loaded
 
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """A place in the queue of changes."""
+        if self._changes == _CHANGES:
+            raise Refused(429, "Too many changes wait: retry later.", wait=5)
+        self._changes += 1
+        try:
+            yield
+        finally:
+            self._changes -= 1
+
     async def search(self, asked: SearchRequest) -> Response:
         """The documents nearest to a text or a vector, of all or of some; IDs that are not there are counted."""
         current = await asyncio.to_thread(self.current)
@@ -103,7 +116,7 @@ class ServedIndex:
 
     async def remove(self, asked: RemoveRequest) -> Response:
         """Removes the documents of IDs."""
-        async with _Turn(self):
+        with self._turn():
             current = await asyncio.to_thread(self.current)
             loop = asyncio.get_running_loop()
             count = await loop.run_in_executor(self._thread, current.index.remove, asked.ids)
@@ -112,7 +125,7 @@ class ServedIndex:
 
     async def _changed(self, name: str, done: str, asked: AddRequest | UpdateRequest | UpsertRequest) -> Response:
         """Does a change, and answers how many documents were changed and skipped, and how many there are."""
-        async with _Turn(self):
+        with self._turn():
             texts, ids, metadata, skipped = without_blank(asked.texts, asked.ids, asked.metadata)
             if not texts:
                 raise Refused(422, "texts: all of them are blank.", "texts")
@@ -130,17 +143,9 @@ class ServedIndex:
                     new = [number for number, row in rows if there.get(row[0]) != row]
                 if not new:
                     return 0, 0, index.size
-                some = [texts[number] for number in new]
-                fields = None if metadata is None else [metadata[number] for number in new]
-                own = None if ids is None else [ids[number] for number in new]
-                replaced = 0
-                if name == "upsert":
-                    replaced = index.upsert(own, vectors[new], documents=some, metadata=fields)
-                elif name == "update":
-                    index.update(own, vectors[new], documents=some, metadata=fields)
-                else:
-                    index.add(vectors[new], ids=own, documents=some, metadata=fields)
-                return len(new), replaced, index.size
+                some, own, fields = (part and [part[number] for number in new] for part in (texts, ids, metadata))
+                replaced = getattr(index, name)(vectors=vectors[new], ids=own, documents=some, metadata=fields)
+                return len(new), replaced or 0, index.size
 
             count, replaced, size = await asyncio.get_running_loop().run_in_executor(self._thread, change)
         facts = {"documents": size, done: count - replaced, "skipped": skipped}
@@ -151,29 +156,13 @@ class ServedIndex:
         return answer(facts)
 
 
-class _Turn:
-    """A place in the queue of changes."""
-
-    def __init__(self, documents: ServedIndex):
-        self._documents = documents
-
-    async def __aenter__(self) -> None:
-        if self._documents._changes == _CHANGES:
-            raise Refused(429, "Too many changes wait: retry later.", wait=5)
-        self._documents._changes += 1
-
-    async def __aexit__(self, *error: object) -> None:
-        self._documents._changes -= 1
-
-
 def _found(index: search.Index, rows: np.ndarray, asked: SearchRequest) -> dict[str, object]:
     """The hits of a search, and how many of the IDs are not there."""
     k = asked.k or 10
     texts = [asked.text] if asked.hybrid and asked.text is not None else None
-    if asked.among is None:
-        [hits] = index.hits(rows, k, None, asked.where, texts)
-        return {"hits": [hit.record() for hit in hits]}
-    distinct = [*dict.fromkeys(asked.among)]
-    among = index.known(distinct)
-    [hits] = index.hits(rows, k, among, asked.where, texts) if among else [search.Hits()]
-    return {"hits": [hit.record() for hit in hits], "unknown": len(distinct) - len(among)}
+    among = asked.among and index.known([*dict.fromkeys(asked.among)])
+    [hits] = [search.Hits()] if among == [] else index.hits(rows, k, among, asked.where, texts)
+    found: dict[str, object] = {"hits": [hit.record() for hit in hits]}
+    if asked.among:
+        found["unknown"] = len({*asked.among}) - len(among or ())
+    return found

@@ -8,7 +8,6 @@ import hmac
 import ipaddress
 import logging
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, get_type_hints
 
@@ -28,7 +27,6 @@ _SMALL = 64 << 10
 _DROPPED = 64 << 20
 _SECONDS = 10.0
 _WATCHED = 0.05  # seconds after which an answer is given up if its caller goes away; a task for each request costs time
-_GZIP = 16 + zlib.MAX_WBITS
 ACCESS = logging.getLogger("jaxwhiten.access")  # a line for each request, of level INFO
 
 
@@ -149,27 +147,16 @@ async def _read_on(request: Request, stream: AsyncIterator[bytes]) -> None:
 
 
 async def _body(request: Request, stream: AsyncIterator[bytes], hold: Callable[[int], None]) -> bytearray:
-    """The JSON that a request carries, decompressed."""
+    """The JSON that a request carries."""
     kind = request.headers.get("content-type", "").partition(";")[0].rstrip().lower()
     if not kind.endswith("json"):  # browsers send other kinds for any web page unasked
         raise Refused(422, "Expected `Content-Type: application/json`.")
-    coding = request.headers.get("content-encoding", "identity").strip().lower()
-    if coding not in ("identity", "gzip"):
-        advice = "compress the body with gzip, or not at all"
-        raise Refused(415, f"Content-Encoding {coding!r:.80}: {advice}.", headers={"Accept-Encoding": "gzip"})
+    if (coding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        raise Refused(415, f"Content-Encoding {coding!r:.80}: send the body uncompressed.")
     body = bytearray()
-    inflate = zlib.decompressobj(_GZIP) if coding == "gzip" else None
-    try:
-        async for chunk in stream:
-            more = inflate.decompress(chunk, _BODY + 1) if inflate else chunk
-            if inflate and inflate.unused_data:
-                raise zlib.error("more bytes after its end")
-            hold(len(more))
-            body += more
-        if inflate and not inflate.eof:
-            raise zlib.error("its end is missing")
-    except zlib.error as error:
-        raise Refused(422, f"The body is not valid gzip: {error}.") from None
+    async for chunk in stream:
+        hold(len(chunk))
+        body += chunk
     return body
 
 

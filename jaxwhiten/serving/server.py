@@ -10,10 +10,8 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from http import HTTPStatus
 from typing import Any
 
-import h11
 import uvicorn
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -27,30 +25,13 @@ _ATTACH_FILTER = 26  # SO_ATTACH_FILTER of Linux, and a program that drops what 
 _NO_SYN = ((0x30, 0, 0, 13), (0x45, 0, 1, 2), (6, 0, 0, 0), (6, 0, 0, 0xFFFFFFFF))  # returns 0 bytes if SYN is set
 
 
-class Protocol(H11Protocol):
-    """uvicorn's HTTP, with the status that h11 gives for what it cannot read: 431, 501 or 400."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Answers unless an answer has begun, and closes the connection."""
-        if self.cycle is not None:
-            self.cycle.disconnected = True
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            status = getattr(sys.exception(), "error_status_hint", 400)
-            body = msg.encode()
-            headers = [("content-type", "text/plain"), ("content-length", str(len(body))), ("connection", "close")]
-            head = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase)
-            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event))
-        self.transport.close()
-
-
 class Server(uvicorn.Server):
     """uvicorn's server, which by itself resets connections that wait, or whose request is on its way, at its end."""
 
     def __init__(self, app: Any):
         config = uvicorn.Config(
             app,
-            http=Protocol,
+            http=H11Protocol,
             ws="none",
             proxy_headers=False,
             backlog=_BACKLOG,
@@ -79,8 +60,8 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
 
-    def _protocol(self) -> Protocol:
-        return Protocol(self.config, self.server_state, self.lifespan.state)
+    def _protocol(self) -> H11Protocol:
+        return H11Protocol(self.config, self.server_state, self.lifespan.state)
 
 
 def _stop_listening(bound: socket.socket) -> None:

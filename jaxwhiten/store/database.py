@@ -122,7 +122,11 @@ class SQLite:
 
     def rows_of(self, statement: str, values: Sequence[Any], *, named: bool = False) -> list[Any]:
         """The rows that a statement selects which ends with `IN`, for any number of values."""
-        return [row for whole, some in _whole(statement, values) for row in self.rows(whole, some, named=named)]
+        rows = list[Any]()
+        for start in range(0, len(values), _VALUES):
+            some = values[start : start + _VALUES]
+            rows += self.rows(f"{statement} ({', '.join('?' * len(some))})", some, named=named)
+        return rows
 
     def guarded(
         self,
@@ -193,19 +197,6 @@ def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sql
     except BaseException:
         connection.rollback()
         raise
-
-
-def delete(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
-    """Executes a statement that ends with `IN`, for any number of values."""
-    for whole, some in _whole(statement, values):
-        connection.execute(whole, some)
-
-
-def _whole(statement: str, values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Statements of a few values each, with a place for each value."""
-    for start in range(0, len(values), _VALUES):
-        some = values[start : start + _VALUES]
-        yield f"{statement} ({', '.join('?' * len(some))})", some
 
 
 def quoted(name: str) -> str:

@@ -64,7 +64,7 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, coded, b
     view = Encoder.from_pretrained(coded).view.uncoded
     vectors = view(corpus.read_text().split("\n")[:-1])
     same = build_index(vectors, backend, codes=found.code, space=view.space)
-    assert (index.size, index.input_dimension, index.codes["bytes"]) == (600, 20, 8)
+    assert (index.size, index.input_dimension, index.codes.bytes) == (600, 20, 8)
     for mine, theirs in zip(index.search(vectors[:50], 5), same.search(vectors[:50], 5), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-6)
     text = corpus.read_text().split("\n")[7]

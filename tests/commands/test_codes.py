@@ -20,14 +20,14 @@ def texts(tmp_path):
     return found
 
 
-@pytest.mark.parametrize("rescore", [(), ("--rescore", "int8")])
+@pytest.mark.parametrize("rescore", [(), ("--rescore", "float16")])
 @pytest.mark.parametrize("codes", [("--bytes", 8), ("--codes", "ubinary"), ("--codes", "int8")])
 def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     words = ("--model", tiny_model, *MODEL, *codes, *rescore, "-o", tmp_path / "index")
     done = run("index", tmp_path / "texts.txt", *words)
     assert done.code == 0, done.err
     index = load_index(tmp_path / "index")
-    assert index.codes["bytes"] == {8: 8, "ubinary": 4, "int8": 32}[codes[1]]
+    assert index.codes.bytes == {8: 8, "ubinary": 4, "int8": 32}[codes[1]]
     assert index.rescore == (rescore[1] if rescore else None)
     assert ("γ=1: the encoder is not fine-tuned" in done.err) == (codes[1] == 8)
     done = run("search", tmp_path / "index", texts[7], "-k", 3)

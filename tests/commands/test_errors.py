@@ -30,7 +30,7 @@ WRONG = {
     # Names and values.
     "index {texts.txt} -o {new} --backend fais-flat": "'faiss-flat'",
     "index {texts.txt} -o {new} --codes spectrm": "'spectrum'",
-    "index {texts.txt} -o {new} --rescore int9": "'int8'",
+    "index {texts.txt} -o {new} --rescore float15": "'float16'",
     "index {texts.txt} -o {new} --shard 3 2 --model absent": "--shard 3",
     "encode {texts.txt} -o {new}.nyp": "'.npy'",
     "encode {texts.txt} -o {new}.npy --format josnl": "'jsonl'",

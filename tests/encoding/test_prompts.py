@@ -13,7 +13,6 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
-from jaxwhiten.search import search_text
 from tests.encoding.test_folder_settings import as_sentence_transformer
 from tests.text.test_classes import update
 from tests.tiny import SENTENCES
@@ -135,8 +134,8 @@ def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
     settings = {"prompts": {"topic": "Water "}, "default_prompt_name": "topic"}
     encoder = read(write_folder(tiny_model, tmp_path / "model", settings))
     index = build_index(encoder.encode(TEXTS), "jax", space=encoder.view.space)
-    ((hit,),) = search_text(index, encoder, [TEXTS[4]], 1)
-    assert (hit.id, hit.score) == (4, pytest.approx(1, abs=1e-5))
+    scores, ids = index.search(encoder.encode_query([TEXTS[4]]), 1)
+    assert (ids[0, 0], scores[0, 0]) == (4, pytest.approx(1, abs=1e-5))
 
 
 def test_a_pooling_with_a_prompt_of_its_own_takes_no_other(folder):

@@ -81,7 +81,7 @@ def test_a_tuned_encoder_is_coded_as_it_is_and_another_is_whitened_first(encoder
         error = ((codes.decode() - vectors) ** 2).sum() / ((vectors - vectors.mean(axis=0)) ** 2).sum()
         assert error == pytest.approx(small.view.head.code.distortion_, rel=0.35)
     index = coded.index(TEXTS, bytes=12)  # in place of those of the encoder
-    assert (index.codes["name"], index.codes["bytes"]) == ("spectrum", 12)
+    assert (index.codes.name, index.codes.bytes) == ("spectrum", 12)
 
 
 MISTAKES = {

@@ -85,8 +85,13 @@ def test_a_search_imports_nothing_heavy(folder, tmp_path):
     index = build_index(encoder.encode(TEXTS), space=encoder.view.space, documents=TEXTS)
     index.save(tmp_path / "index")
     code = SEARCH.format(index=str(tmp_path / "index"))
-    process(code, "0")
-    assert process(code, "0") == [[], 0]
+    for _ in range(3):
+        sources = cache._code.__wrapped__()
+        process(code, "0")
+        later = process(code, "0")
+        if cache._code.__wrapped__() == sources:  # else they were edited, and what was kept is made again
+            break
+    assert later == [[], 0]
 
 
 DAMAGES = {

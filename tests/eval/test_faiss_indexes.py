@@ -28,9 +28,7 @@ def test_all_lists_find_what_an_exact_search_finds(name, whitening):
     assert options.items() <= index.options.items()
     row = 4 * index.dimension
     assert N * row < index.nbytes < 1.1 * N * (row + 8)
-    for prepared in (False, True):
-        queries = index.prepare(QUERIES) if prepared else QUERIES
-        for rows in (slice(None), slice(1)):
-            found, expected = (one.search(queries[rows], 5, prepared=prepared) for one in (index, exact))
-            np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
-            np.testing.assert_array_equal(found[1], expected[1])
+    for rows in (slice(None), slice(1)):
+        found, expected = (one.search(QUERIES[rows], 5) for one in (index, exact))
+        np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
+        np.testing.assert_array_equal(found[1], expected[1])

@@ -20,7 +20,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.export import databases
-from jaxwhiten.search import load_index, search_text
+from jaxwhiten.search import load_index
 
 KEPT = {"title": "Ä \"new\" 'day'", "page": 3, "share": 0.25, "none": None, "tags": ["a", {"b": True}], "big": 2**53}
 
@@ -142,7 +142,7 @@ def carry(name, place, rows):
     index = load_index("kept.db")
     for number in (3, 7):
         text = rows[number][1]
-        (hit,) = search_text(index, Encoder.from_pretrained("small/"), [text], 1)[0]
+        (hit,) = index.search(text, 1)
         assert hit.metadata == KEPT | {"page": "three" if number == 3 else number}
         assert recipe["query"](db, encoder.encode(text), 1) == [(hit.id, hit.text, hit.metadata)]
     recipe["add"](db, ["x", "y"], ["Snow falls.", "It rains."], encoder.encode(["Snow falls.", "It rains."]))

@@ -1,4 +1,4 @@
-"""kill -9 at random moments of encoding, fitting, building and changing an index; what is left is whole.
+"""kill -9 at random moments of encoding and building an index; what is left is whole.
 
 After every kill the output under its own name is read: it is the one of an earlier, whole run, or the new one, never
 a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
@@ -15,12 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten import Encoder, Whitening
+from jaxwhiten import Encoder
 from jaxwhiten.search import load_index
-from jaxwhiten.whitening.moments import Moments
 from tests.faults import work
 
-OPERATIONS = ("store", "encode", "fit", "index", "add", "change")
+OPERATIONS = ("store", "encode", "index")
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 2.0  # seconds from `ready` to the latest kill
 
@@ -75,14 +74,8 @@ class Expected:
     def __init__(self, operation, folder, model):
         self.encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
         self.vectors = self.encoder.encode(work.TEXTS, pooling=work.POOLINGS)
-        work.begin(operation, folder, model)
-        if operation in ("add", "change"):
-            self.size = len(work.TEXTS)
-        elif operation != "store":
+        if operation != "store":
             run_once(operation, folder, model)
-        if operation == "fit":
-            self.m2 = Moments.load(folder / "out.moments").M2
-            self.kernel = Whitening.load(folder / "out.safetensors").kernel
         if operation == "index":
             self.answers = load_index(folder / "docs.db").search(self.vectors["mean"][:20], 5)
 
@@ -95,22 +88,6 @@ def check(operation, folder, expected):
                 assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)], file
     elif operation == "encode":
         np.testing.assert_allclose(np.load(folder / "out.npy"), expected.vectors["mean"], atol=1e-5)
-    elif operation == "fit":
-        for found, wanted in zip(Whitening.load(folder / "out.safetensors").kernel, expected.kernel, strict=True):
-            np.testing.assert_allclose(found, wanted, atol=1e-6)
-        np.testing.assert_allclose(Moments.load(folder / "out.moments").M2, expected.m2, rtol=1e-6)
-    elif operation in ("add", "change"):
-        index = load_index(folder / "docs.db")
-        index.database.check()
-        texts = [document.text for document in index]
-        if operation == "add":
-            times, rest = divmod(index.size - len(work.TEXTS), len(work.NEW))
-            assert (rest, index.size >= expected.size) == (0, True)
-            assert texts == [*work.TEXTS, *work.NEW * times]
-            expected.size = index.size
-        else:  # all of the new ones are there, or none
-            assert texts in (work.TEXTS, [*work.TEXTS, *work.NEW])
-        assert (index.search(expected.vectors["mean"][:20], 1)[1][:, 0] == index.ids[:20]).all()
     else:
         scores, ids = load_index(folder / "docs.db").search(expected.vectors["mean"][:20], 5)
         np.testing.assert_allclose(scores, expected.answers[0], atol=1e-4)

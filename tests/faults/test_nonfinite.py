@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Moments, Whitening, evaluate, normalize
+from jaxwhiten import Encoder, Whitening, evaluate, normalize
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets.chunks import Source
@@ -18,7 +18,6 @@ from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
 from jaxwhiten.runners import Parts, embed_files
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.whitening import WhiteningWarning
 from tests.conftest import own_cache, slow_but
 from tests.sentences import generated
 from tests.tiny import SENTENCES, write_model, write_tokenizer
@@ -146,40 +145,6 @@ def test_unit_length_keeps_every_direction_and_every_nan(engine):
             assert np.isnan(np.asarray(scaled(row[None]))).any()
 
 
-A, B = np.random.default_rng(1).standard_normal((2, 48)) + 1
-ALIKE = {
-    "equal float64": (np.tile(A, (5000, 1)), 0),
-    "float32 equal to 1e-7": ((A * (1 + 1e-7 * np.random.default_rng(2).standard_normal((5000, 48)))).astype("f4"), 0),
-    "float16 equal to 1e-3": ((A * (1 + 5e-4 * np.random.default_rng(2).standard_normal((5000, 48)))).astype("f2"), 0),
-    "two float32 rows": (np.tile([A, A + 1e-4 * B], (2500, 1)).astype(np.float32), 1),
-}
-
-
-def _sent(x):
-    return Moments.unpacked(np.frombuffer(arrow.sums(x).packed().tobytes()))
-
-
-FITS = {
-    "fit": lambda x, file: Whitening().fit(x),
-    "merged": lambda x, file: Whitening.from_moments(Moments().update(x[:900]).merge(Moments().update(x[900:]))),
-    "sent": lambda x, file: Whitening.from_moments(_sent(x)),
-}
-
-
-def _rank(fitted):
-    return fitted.rank_  # `partial_fit` decomposes, and warns, at the first use
-
-
-@pytest.mark.parametrize("rows", ALIKE)
-@pytest.mark.parametrize("how", FITS)
-def test_rounding_is_no_variance(rows, how, tmp_path):
-    x, rank = ALIKE[rows]
-    with pytest.warns(WhiteningWarning, match=f"rank of the data is {rank}"):
-        assert _rank(fitted := FITS[how](x, tmp_path / "file")) == rank
-    if rank == 0:
-        assert np.abs(fitted.transform(x[:1].astype(np.float64) * (1 + 1e-9))).max() < 1e-2
-
-
 def _inside(backend, **how):
     def found(x, whitening, folder):
         if "faiss" in backend:
@@ -190,15 +155,9 @@ def _inside(backend, **how):
     return found
 
 
-def _on_device(x, whitening, folder):
-    z = normalize(np.asarray(jax.jit(whitening.affine.on_device)(x)))
-    return np.argsort(-(z[:100] @ z.T), axis=1)[:, :10]
-
-
 FAR = {
     "faiss-flat": _inside("faiss-flat"),
     "jax": _inside("jax"),
-    "on device": _on_device,
 }
 
 
@@ -217,4 +176,4 @@ def test_a_mean_far_away_costs_no_neighbor(door, tmp_path):
             for a, b in zip(FAR[door](x, whitening, tmp_path).tolist(), exact.tolist(), strict=True)
         ]
     )
-    assert recall >= (0.99 if "rescored" in door else 0.999)
+    assert recall >= 0.999

@@ -15,7 +15,8 @@ from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import Int8, SpectrumCode, load_fitted
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.runners.parts import EmbedPlan, Parts
-from jaxwhiten.search import build_index, search_text, semantic_search
+from jaxwhiten.search import build_index, semantic_search
+from jaxwhiten.search.text import view_for
 from jaxwhiten.space import SpaceWarning
 from tests.sentences import generated
 from tests.tiny import write_model
@@ -86,7 +87,7 @@ DOCUMENTS = {
 }
 QUERIES = {
     "Index.search": lambda a, b, _: index_of(a).search(b.encode_query(NEW), 2),
-    "search_text": lambda a, b, _: search_text(index_of(a), b, NEW, 2),
+    "view_for": lambda a, b, _: view_for(index_of(a), b),
 }
 
 

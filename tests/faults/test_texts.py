@@ -13,7 +13,6 @@ from jaxwhiten.datasets import Examples
 from jaxwhiten.encoding import EmbeddingStore, distil_static, distillation
 from jaxwhiten.encoding import encoder as face
 from jaxwhiten.errors import InputError
-from jaxwhiten.search import search_text
 from jaxwhiten.text import BulkTokenizer, as_texts
 from jaxwhiten.views import view
 from tests.conftest import own_cache
@@ -56,7 +55,6 @@ DOORS = {
     "encode_stream": lambda kit, texts: np.concatenate(list(kit.encoder.encode_stream(texts, block_size=16))),
     "EmbeddingStore": lambda kit, texts: EmbeddingStore(kit.folder / "store").encode(kit.encoder, texts),
     "build_index": lambda kit, texts: texts_of(indexed(kit, texts)),
-    "search_text": lambda kit, texts: search_text(indexed(kit), kit.encoder, texts, 3),
     "evaluate": lambda kit, texts: evaluate(kit.encoder, (texts, LAST, SCORES), resamples=10).spearman,
     "CrossEncoder.rank": lambda kit, texts: kit.cross.rank("A man", texts),
     "Examples": lambda kit, texts: Examples({"a": LAST, "b": texts}).columns["b"],

@@ -46,7 +46,7 @@ def test_every_backend_gives_the_cosines_of_every_code(backend, name, given, vec
     vectors = normalize(vectors)
     code = make_code(name, **SIZE.get(name, {})).fit(vectors)
     index = build_index(code.encode(vectors) if given else vectors, backend, codes=code, **WHOLE.get(backend, {}))
-    assert (index.codes["name"], index.codes["bytes"]) == (name, code.nbytes)
+    assert (index.codes.name, index.codes.bytes) == (name, code.nbytes)
     cosines = code.scores(queries, code.encode(vectors))
     index.save(tmp_path / "docs.db")
     loaded = load_index(tmp_path / "docs.db")
@@ -100,18 +100,6 @@ def test_a_forked_process_searches_with_threads_of_its_own(vectors, queries, par
     assert (index.search(queries[:1], 5)[1] == expected).all()
 
 
-@pytest.mark.parametrize("codes", ["spectrum", "int8"])
-def test_a_query_at_the_center_of_a_list_finds_the_documents_of_that_list(codes, vectors):
-    how = {"codes": codes, **({"bytes": 8} if codes == "spectrum" else {})}
-    index = build_index(vectors, "faiss-ivf", nlist=8, nprobe=1, **how)
-    centers, lists = index.store.coding.centers, index.store.arrays["lists"]
-    index.add(vectors[:7])
-    lists = index.store.arrays["lists"]
-    scan, params = index.store._in_turn, index.store.params(None)
-    found = scan.search(centers, index.size, params=params)[1]
-    assert [set(rows) - {-1} for rows in found] == [set(np.flatnonzero(lists == number)) for number in range(8)]
-
-
 @pytest.mark.parametrize("named", [False, True])
 def test_the_code_of_a_whitening_that_is_given_is_of_its_vectors(named, vectors, queries):
     whitening = Whitening(gamma=0.25, n_components=20).fit(vectors)
@@ -124,12 +112,12 @@ def test_the_code_of_a_whitening_that_is_given_is_of_its_vectors(named, vectors,
     scores, ids = index.search(queries, 5)
     wanted = code.scores(normalize(whitening.transform(queries)), code.encode(whitened))
     np.testing.assert_allclose(scores, np.take_along_axis(wanted, ids, axis=1), atol=1e-5)
-    assert index.fitted is whitening
+    assert index.fitted.gamma == 0.25
 
 
 def test_bytes_alone_take_the_spectrum_code_and_whiten_what_is_not_tuned(vectors):
     bare = build_index(vectors, "faiss-flat", bytes=8)
-    assert (bare.codes["name"], bare.whitening, bare.notes) == ("spectrum", None, [])
+    assert (bare.codes.name, bare.whitening, bare.notes) == ("spectrum", None, [])
     unit = SpectrumCode(bytes=8).fit(normalize(vectors))
     assert bare.fitted.distortion_ == pytest.approx(unit.distortion_, rel=1e-4)
     untuned = build_index(vectors, "faiss-flat", bytes=8, tuned=False)

@@ -13,9 +13,9 @@ from jaxwhiten.search import (
     build_index,
     load_index,
     paraphrase_mining_embeddings,
-    search_text,
     semantic_search,
 )
+from jaxwhiten.search.text import view_for
 from jaxwhiten.whitening import Moments, Whitening
 
 pytest.importorskip("faiss")
@@ -49,7 +49,6 @@ BUILT = {
     "option of a scan": (lambda: build("faiss-flat", nprobe=3), "no options"),
     "nlist": (lambda: build("faiss-ivf", nlist=-1), "nlist"),
     "nprobe": (lambda: build("faiss-ivf", nprobe=-1), "nprobe"),
-    "points": (lambda: build("faiss-ivf", max_points_per_centroid=1 << 30), "max_points_per_centroid"),
     "seed": (lambda: build("faiss-ivf", seed=2**31), "seed"),
     "lists of floats": (lambda: build("faiss-ivf", nlist=8), "codes alone"),
     "no rows": (lambda: build(rows=VECTORS[:0]), "No document vectors"),
@@ -70,8 +69,7 @@ BUILT = {
 SEARCHED = {
     "k": (lambda: search(VECTORS, 0), "at least 1"),
     "width": (lambda: search(VECTORS[:, 1:].copy()), "32 31"),
-    "width that tells the way": (lambda: build(codes="ubinary").search(VECTORS[:, :4].copy(), 1), "32 4 search_text"),
-    "one text": (lambda: search_text(build(), SimpleNamespace(documents=None, queries=None), "a question"), "list"),
+    "width that tells the way": (lambda: build(codes="ubinary").search(VECTORS[:, :4].copy(), 1), "32 4 raw"),
     "no among": (lambda: build().search(VECTORS, 1, among=[]), "no IDs"),
     "where without texts": (lambda: build().search(VECTORS[:1], 1, where="id > 3"), "no texts"),
     "words without words": (lambda: build().hits(VECTORS[:1], 3, texts=["a"]), "no words"),
@@ -140,13 +138,12 @@ def test_a_document_at_the_mean_has_no_direction_after_whitening():
         {"a": {"b": [b"c"]}},
     ],
 )
-@pytest.mark.parametrize("door", ["build_index", "add", "update"])
+@pytest.mark.parametrize("door", ["build_index", "add"])
 def test_metadata_is_json(door, bad):
     rows, index = [{}, bad], build(rows=VECTORS[:2], metadata=[{}, {}])
     doors = {
         "build_index": lambda: build(rows=VECTORS[:2], metadata=rows),
         "add": lambda: index.add(VECTORS[:2], metadata=rows),
-        "update": lambda: index.update([0, 1], VECTORS[:2], metadata=rows),
     }
     check(InputError, doors[door], "metadata row 1")
 
@@ -167,4 +164,4 @@ def test_nothing_is_encoded_before_a_mistake_is_found(tiny_model, monkeypatch):
     index = encoder.index(["a", "b"], backend="jax")
     monkeypatch.setattr("jaxwhiten.views.view.View.__call__", lambda *_: pytest.fail("encoded"))
     check(InputError, lambda: encoder.index(["a", "b"], backend="faiss-ivf"), "codes alone")
-    check(MismatchError, lambda: search_text(index, other, ["a"], 3), "max_length 32 16")
+    check(MismatchError, lambda: view_for(index, other), "max_length 32 16")

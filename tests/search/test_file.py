@@ -13,10 +13,8 @@ import pytest
 from jaxwhiten import Space, Whitening
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.io import load_tensors, save_tensors, seal
+from jaxwhiten.io import seal
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.search.header import get_file, put_file
-from jaxwhiten.search.prepare import KIND, TRANSFORM
 from jaxwhiten.store import Pages
 
 N, D = 200, 16
@@ -27,7 +25,7 @@ KINDS = {
     "faiss-flat": {},
     "jax codes": {"bytes": 6, "rescore": "float16"},
     "jax ubinary": {"codes": "ubinary"},
-    "faiss-flat codes": {"bytes": 6, "rescore": "int8"},
+    "faiss-flat codes": {"bytes": 6, "rescore": "float16"},
     "faiss-flat int8": {"codes": "int8"},
     "faiss-flat whitened": {"bytes": 6, "whitening": Whitening(14).fit(VECTORS)},
     "faiss-ivf": {"bytes": 6, "nlist": 4, "nprobe": 4},
@@ -93,7 +91,7 @@ def test_every_sqlite_reads_it(copied):
 ODD = {
     "fewer": lambda x: x[:-1],
     "more": lambda x: np.concatenate([x, x]),
-    "cut": lambda x: x[..., :-1],
+    "cut": lambda x: x[..., :-1] if x.shape[-1] > 1 else x[1:],
     "flat": lambda x: x.reshape(-1, *[1] * x.ndim),
     "of another type": lambda x: x.astype(np.int16),
     "missing": None,
@@ -110,13 +108,6 @@ def changed_array(connection, name, change):
         pages.write(np.ascontiguousarray(change(pages.read())))
 
 
-def changed_tensor(connection, name, change):
-    tensors = get_file(connection, TRANSFORM, lambda path: dict(load_tensors(path, kind=KIND)[0]))
-    tensors[name] = None if change is None else np.ascontiguousarray(change(np.array(tensors[name])))
-    kept = {key: value for key, value in tensors.items() if value is not None}
-    put_file(connection, TRANSFORM, lambda path: save_tensors(path, kept, kind=KIND, header={}))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_and_tensors_that_do_not_fit_are_refused(kind, copied):
     path = copied(kind)
@@ -128,16 +119,15 @@ def test_arrays_and_tensors_that_do_not_fit_are_refused(kind, copied):
             for what, change in ODD.items()
             if len(load_index(path).store.arrays) > 1 or what not in ("fewer", "more")
         }
-        work += [(changed_array, name, what, change) for what, change in changes.items()]
+        work += [(name, what, change) for what, change in changes.items()]
         if name == "lists":
-            work += [(changed_array, name, what, change) for what, change in BEYOND.items()]
+            work += [(name, what, change) for what, change in BEYOND.items()]
     for name in tensors:
-        if name not in ("mean", "rotation", "offset") or ("ubinary" not in kind and "int8" not in kind):
-            work += [(changed_tensor, name, what, change) for what, change in (ODD | NAN).items()]
+        work += [(name, what, change) for what, change in (ODD | NAN).items()]
     accepted = []
-    for change, name, what, how in work:
+    for name, what, how in work:
         path = copied(kind)
-        edit(path, lambda c, name=name, how=how, change=change: change(c, name, how))
+        edit(path, lambda c, name=name, how=how: changed_array(c, name, how))
         try:
             found(path)
             accepted.append((name, what))
@@ -150,20 +140,14 @@ def test_arrays_and_tensors_that_do_not_fit_are_refused(kind, copied):
 def test_a_flipped_byte_is_reported_with_its_page(kind, copied):
     path = copied(kind)
     pages = edit(path, lambda c: c.execute("SELECT name, number FROM pages").fetchall())
-    assert {name for name, _ in pages} == set(load_index(path).store.arrays)
+    store = load_index(path).store
+    assert {name for name, _ in pages} == {*store.arrays, *store.coding.tensors}
     for name, number in pages:
         path = copied(kind)
         flipped = "CAST(substr(data, 1, 9) || x'a7' || substr(data, 11) AS BLOB)"
         statement = f"UPDATE pages SET data = {flipped} WHERE (name, number) = (?, ?)"
         edit(path, lambda c, values=(statement, (name, number)): c.execute(*values))
         with pytest.raises(FormatError, match=f"page {number} of {name}"):
-            load_index(path)
-    path = copied(kind)
-    middle = "length(data) * 3 / 4"  # of the tensors
-    flipped = f"CAST(substr(data, 1, {middle}) || x'a7' || substr(data, {middle} + 2) AS BLOB)"
-    edit(path, lambda c: c.execute(f"UPDATE files SET data = {flipped}"))
-    if kind != "jax":
-        with pytest.raises(FormatError, match="checksum"):
             load_index(path)
     path = copied(kind)
     edit(path, lambda c: c.execute("UPDATE header SET value = replace(value, 'f00', 'f01')"))

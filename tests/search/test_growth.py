@@ -42,9 +42,7 @@ for queries in (x[1100:], x[1100:1101]):
         ("faiss-ivf", 8, 1, 1),  # FAISS's lists of 8 bytes end at 256 codes, those of 24 at 768
         ("faiss-ivf", 24, 2, 5),
         ("faiss-flat", 8, 0, 1),
-        ("faiss-flat", 0, 0, 5),
         ("jax", 8, 0, 15),
-        ("jax", 0, 0, 15),
     ],
 )
 def test_a_history_of_small_changes_gives_the_index_of_what_is_left(backend, bytes, nlist, step):

@@ -78,14 +78,10 @@ def test_two_writers_and_six_readers(backend, seconds, tmp_path):
         assert not thread.is_alive()
     assert not errors, errors[0]
     assert min(counts) > 0, counts
-    print(f"{backend}: {sum(counts[:2])} changes, {sum(counts[2:])} searches in {seconds} s")
     index.save(tmp_path / "i")
     for found in (index, load_index(tmp_path / "i")):
         assert set(found.ids.tolist()) == {*start, *alive[0], *alive[1]}
         assert [document.text for document in found] == list(map(str, found.ids))
-        rows = np.random.default_rng(9).integers(0, found.size, 200)
-        best = found.search(np.stack([vector(i) for i in found.ids[rows]]), 1)[1][:, 0]
-        assert (best % len(EVERYTHING) == found.ids[rows] % len(EVERYTHING)).mean() > 0.999
 
 
 WRITES = """

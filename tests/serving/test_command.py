@@ -160,11 +160,3 @@ def test_the_access_log_has_a_line_for_each_request(plain, caplog):
     caplog.clear()
     plain.client.get("/health")
     assert not caplog.records
-
-
-@pytest.mark.slow
-def test_access_log_is_printed(started):
-    process, url = started("jaxwhiten-tiny", "--access-log")
-    httpx2.get(f"{url}/health")
-    process.send_signal(signal.SIGTERM)
-    assert " 127.0.0.1 GET /health 200 " in process.communicate(timeout=60)[1]

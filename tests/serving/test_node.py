@@ -1,6 +1,5 @@
-"""The clients in JavaScript, openai-node and LangChain, and curl: what each call returns, of every type of vector."""
+"""The clients in JavaScript, openai-node and LangChain: what each call returns, of every type of vector."""
 
-import gzip
 import json
 import os
 import shutil
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.serving.conftest import SAID, check, expected
+from tests.serving.conftest import check, expected
 
 PACKAGES = ("openai@6", "@langchain/openai@1", "@langchain/core@1")
 
@@ -47,17 +46,3 @@ def test_clients_in_javascript(coded, node_modules):
             np.testing.assert_allclose(vectors, right["float"][: len(vectors)], atol=1e-5)
         else:
             check(call, vectors, right)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-@pytest.mark.parametrize("kind", ["float", "code", "ubinary", "int8"])
-@pytest.mark.parametrize("encoding", ["float", "base64"])
-@pytest.mark.parametrize("compressed", [False, True])
-def test_curl(coded, tmp_path, kind, encoding, compressed):
-    body = json.dumps({"model": "small", "input": SAID, "output_dtype": kind, "encoding_format": encoding}).encode()
-    (tmp_path / "body").write_bytes(gzip.compress(body) if compressed else body)
-    words = ["curl", "--silent", "--fail", f"{coded.url}/v1/embeddings", "--header", "Content-Type: application/json"]
-    words += ["--data-binary", f"@{tmp_path}/body", *(["--header", "Content-Encoding: gzip"] if compressed else [])]
-    done = subprocess.run(words, capture_output=True, check=True)
-    check(f"{kind} {encoding}", [row["embedding"] for row in json.loads(done.stdout)["data"]], expected(coded))
