@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jaxwhiten.commands.arguments import (
-    EncoderOptions,
+    FittedOptions,
     Inputs,
     Knobs,
     Output,
@@ -48,7 +48,7 @@ def fit(
     no_cache: bool = False,
     overwrite: bool = False,
     table: TableOptions = TableOptions(),
-    encoder: EncoderOptions = EncoderOptions(),
+    encoder: FittedOptions = FittedOptions(),
     **knobs: Unpack[Knobs],
 ) -> Report:
     """Fit a whitening or code, for a model folder that all commands load.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import sys
@@ -12,17 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxwhiten.commands.arguments import TableOptions
 from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
-from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
     from jaxwhiten.datasets.columns import Columns
     from jaxwhiten.search import Index
 
-Shard = tuple[int, int]  # a part, counted from 1, and the number of parts
-ALL = (1, 1)
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet", "arrow")
 STDIN = "-"
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?")
 
 
 def is_parts(path: str) -> bool:
@@ -43,7 +42,8 @@ class InputRow(NamedTuple):
 
     id: Any
     text: str
-    metadata: Json | None = None
+    metadata: Any = None
+    written: bool = False  # whether all values are texts, as the file has no others
 
 
 def records(
@@ -55,7 +55,6 @@ def records(
 ) -> Iterator[InputRow]:
     """Like `sentences`, with IDs and with the values in the columns `keep`."""
     from jaxwhiten.datasets.chunks import rows
-    from jaxwhiten.datasets.tables import metadata_rows
     from jaxwhiten.datasets.textfile import is_pipe, spooled, spooled_stream
 
     if path == STDIN and format in (None, "txt"):
@@ -68,12 +67,9 @@ def records(
     elif is_pipe(path) and format_of(path, format) != "txt":
         path = str(spooled(path))
     for source in sources([path], format, columns, ids, keep):
-        parsed = rows(source, blank=True)
-        if not keep:
-            yield from (InputRow(row.id, row.text or "") for row in parsed)
-            continue
-        for row, (_, metadata) in zip(parsed, metadata_rows(source.path, source.format, keep), strict=True):
-            yield InputRow(row.id, row.text or "", metadata)
+        written = source.format in ("csv", "tsv")
+        for row in rows(source, blank=True, keep=keep):
+            yield InputRow(row.id, row.text or "", row.metadata, written)
 
 
 def stdin_lines() -> Iterator[str]:
@@ -101,10 +97,10 @@ def sources(
 
     A note says which columns were chosen by their names.
     """
-    from jaxwhiten.datasets import corpus_files
     from jaxwhiten.datasets.chunks import Source
     from jaxwhiten.datasets.columns import TEXTS
     from jaxwhiten.datasets.tables import FORMATS as KNOWN
+    from jaxwhiten.datasets.textfile import corpus_files
     from jaxwhiten.terminal import note
 
     paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
@@ -160,12 +156,9 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
 def text_column(path: str, format: str, others: Collection[str]) -> Columns:
     """The column of the sentences by its name; `others` contain none."""
     from jaxwhiten.datasets.columns import TEXTS, guess
-    from jaxwhiten.datasets.sts import check_header
     from jaxwhiten.datasets.tables import read_header
 
-    header = [name for name in read_header(path, format) if name not in others]
-    check_header(path, header)
-    return guess(header, TEXTS, path)
+    return guess([name for name in read_header(path, format) if name not in others], TEXTS, path)
 
 
 def ids_in(path: str, column: str | None = None) -> list[Any]:
@@ -192,15 +185,26 @@ class InputDocuments(NamedTuple):
     texts: list[str]
     metadata: list[Any] | None
     skipped: str
+    numbers: list[str]  # the kept columns of numbers
 
 
-def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequence[str], shard: Shard) -> InputDocuments:
-    """The documents of a shard of a file, with their values in the columns `id` and `keep`."""
+def read_documents(
+    path: str, table: TableOptions, id: str | None, keep: Sequence[str], numbers: Sequence[str] | None = None
+) -> InputDocuments:
+    """The documents of a file, with their values in the columns `id` and `keep`.
+
+    CSV and TSV have texts only. Of columns in `numbers`, by default those with nothing else, numbers as JSON writes
+    them are kept as numbers, and no text as None: "007" stays text, and with it its column.
+    """
     from jaxwhiten.search.text import without_blank
     from jaxwhiten.terminal import counted
 
     rows = list(records(path, table.format, table.column, id, keep))
-    rows = rows[rows_of(shard, len(rows))]
+    read = {name: [_as_number(row, name) for row in rows] for name in keep}
+    found = [name for name in keep if set() < {*map(type, read[name])} - {type(None)} <= {int, float}]
+    for name in {*keep} & {*(found if numbers is None else numbers)}:
+        for row, value in zip(rows, read[name], strict=True):
+            row.metadata[name] = value
     texts, ids, metadata, blank = without_blank(
         [row.text for row in rows],
         [row.id for row in rows] if id else None,
@@ -209,10 +213,10 @@ def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequenc
     nonempty(iter(texts), path)
     advice = "`encode` keeps them: to align the two, remove them from the file"
     remark = f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else ""
-    return InputDocuments(ids, texts, metadata, remark)
+    return InputDocuments(ids, texts, metadata, remark, found)
 
 
-def rows_of(shard: Shard, rows: int) -> slice:
-    """The rows of one of several parts, counted from 1: they follow each other and differ by at most one row."""
-    number, count = shard
-    return slice((number - 1) * rows // count, number * rows // count)
+def _as_number(row: InputRow, name: str) -> Any:
+    """The number that a text of CSV writes, None for no text; other values stay what they are."""
+    value = row.metadata[name]
+    return json.loads(value or "null") if row.written and (not value or _NUMBER.fullmatch(value)) else value

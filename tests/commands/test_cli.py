@@ -97,9 +97,9 @@ def test_indexing_says_what_it_did(run, tiny_model, tmp_path):
     lines = generated(500)
     texts.write_bytes(gzip.compress("\n".join(lines).encode()))
     words = ["index", texts, "-o", tmp_path / "index", "--model", tiny_model, "--pooling", "mean"]
-    words += ["--max-length", 32, "--codes", "int8", "--backend", "faiss-ivf"]
+    words += ["--max-length", 32, "--bytes", 8, "--backend", "faiss-ivf"]
     done = run(*words)
-    assert (done.code, "500 texts, int8 codes of 32 bytes, faiss-ivf" in done.out) == (0, True), done.err
+    assert (done.code, "500 texts, spectrum codes of 8 bytes, faiss-ivf" in done.out) == (0, True), done.err
     index = load_index(tmp_path / "index")
     assert (index.dimension, index.backend, index.space.pooling) == (32, "faiss-ivf", "mean")
     assert run("search", tmp_path / "index", lines[77], "-k", 1).out.endswith(f"{lines[77]}\n")

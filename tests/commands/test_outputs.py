@@ -29,7 +29,6 @@ REPLACING_INPUTS = [
     "fit {m.safetensors} {m.safetensors} -o {m.safetensors}",
     "apply {w.safetensors} {x.npy} -o {x.npy}",
     "encode {texts.txt} --model {small} -o {texts.txt}",
-    "encode {texts.txt} --model {small} --whitening {w.safetensors} -o {w.safetensors}",
     "embed {texts.txt} --model {small} -o {texts.txt}",
     "train {pairs.tsv} --model {model} -o {pairs.tsv}",
     "train {pairs.tsv} --model {model} --objective distil_mse --teacher {small} -o {small}",

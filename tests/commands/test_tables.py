@@ -66,8 +66,8 @@ def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
     path = tmp_path / f"table.{kind}"
     expected = [{"n": 1, "tags": ["x"]}, {"n": None, "tags": []}]
     if kind == "csv":
-        path.write_text("text,n,tags\nA dog.,1,x\n ,2,\nA cat.,,\n")
-        expected = [{"n": "1", "tags": "x"}, {"n": "", "tags": ""}]
+        path.write_text("text,n,tags\nA dog.,1,07\n ,2,\nA cat.,,8\n")
+        expected = [{"n": 1, "tags": "07"}, {"n": None, "tags": "8"}]
     elif kind == "jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:

@@ -50,7 +50,7 @@ def commands(operation, folder, model):
     return {
         "encode": [["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), "--overwrite", *of_model]],
         "fit": [["fit", str(folder / "vectors.npy"), "--overwrite", *outputs]],
-        "index": [["index", texts, *index, "--codes", "int8", "--overwrite", *of_model]],
+        "index": [["index", texts, *index, "--bytes", "4", "--overwrite", *of_model]],
         "base": [["index", texts, *index, "--bytes", "8", "--rescore", "int8", *of_model]],
         "named": [["index", str(folder / "texts.jsonl"), *index, "--id", "id", "--bytes", "8", *of_model]],
         "add": [["add", index[1], str(folder / "new.txt")]],
