@@ -56,15 +56,11 @@ def test_scores(tmp_path):
 
 BAD = [
     ("\tz\tyes\t1", "'a' is empty"),
-    ("  \tz\tyes\t1", "'a' is empty"),
     ("x\tz\tmaybe\t1", "'label' is 'maybe', expected one of no, yes"),
-    ("x\tz", "2 columns"),
 ]
 BAD_SCORES = [
     ("x\tz\tyes\tnan", "'score' is 'nan', expected a number"),
-    ("x\tz\tyes\tten", "'score' is 'ten', expected a number"),
     ("x\tz\tyes\t9", "'score' is '9', expected a number"),
-    ("x\tz\tyes\t", "'score' is '', expected a number"),
 ]
 
 

@@ -34,7 +34,17 @@ def by_pandas(rows, path, delimiter, ends, bom):
     frame.to_csv(path, sep=delimiter, index=False, lineterminator=ends, encoding="utf-8-sig" if bom else "utf-8")
 
 
-@pytest.mark.parametrize("write", [by_csv, by_csv_in_quotes, by_pandas])
+def by_polars(rows, path, delimiter, ends, bom):
+    frame = pytest.importorskip("polars").DataFrame(rows, schema=["a", "b"], orient="row")
+    frame.write_csv(path, separator=delimiter, line_terminator=ends, include_bom=bom)
+
+
+def by_duckdb(rows, path, delimiter, ends, bom):
+    relation = pytest.importorskip("duckdb").from_arrow(arrow(rows))
+    relation.write_csv(str(path), sep=delimiter, header=True)
+
+
+@pytest.mark.parametrize("write", [by_csv, by_csv_in_quotes, by_pandas, by_polars, by_duckdb])
 @fuzz(1 / 2)
 @given(rows=TEXTS, delimiter=st.sampled_from(",;\t"), ends=st.sampled_from(["\n", "\r\n"]), bom=st.booleans())
 def test_delimited_text_comes_back(tmp_path, write, rows, delimiter, ends, bom):
@@ -72,6 +82,9 @@ TYPED = {
     "pandas.parquet": lambda rows, path: frame("pandas", rows).to_parquet(path),
     "pyarrow.feather": lambda rows, path: pytest.importorskip("pyarrow.feather").write_feather(arrow(rows), path),
     "stream.arrow": arrow_stream,
+    "polars.ndjson": lambda rows, path: frame("polars", rows).write_ndjson(path),
+    "polars.parquet": lambda rows, path: frame("polars", rows).write_parquet(path),
+    "duckdb.parquet": lambda rows, path: pytest.importorskip("duckdb").from_arrow(arrow(rows)).write_parquet(str(path)),
 }
 
 
@@ -169,16 +182,16 @@ def test_any_lines(tmp_path, content, skip):
     path = tmp_path / "lines.txt"
     path.write_bytes(content)
     bad = BadRows(path, skip)
-    found, error = attempt(lambda: [line for _, line in numbered_lines(path, bad)], names=str(path))
+    found, error = attempt(lambda: list(numbered_lines(path, bad)), names=str(path))
     raw = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if raw[-1] == b"" and content != b"\xef\xbb\xbf":
         raw.pop()
-    clean = [line for line in raw if b"\0" not in line and decodes(line)]
+    clean = [(at, line) for at, line in enumerate(raw, 1) if b"\0" not in line and decodes(line)]
     assert (error is None) == (skip or len(clean) == len(raw))
     if error is None:
-        assert found == [line.decode().removesuffix("\r") for line in clean]
+        assert found == [(at, line.decode().removesuffix("\r")) for at, line in clean]
         assert bad.count == len(raw) - len(clean)
-        assert list(Corpus([path], skip_bad_rows=skip).passages()) == [line for line in found if line.strip()]
+        assert list(Corpus([path], skip_bad_rows=skip).passages()) == [line for _, line in found if line.strip()]
 
 
 def decodes(line):
