@@ -274,7 +274,7 @@ def encode(encoder: Encoder, texts: Sequence[str], role: str | None = None, *, c
 
 def encode_view(view: View, texts: Sequence[str], *, cache: bool = True) -> np.ndarray:
     """The vectors of texts. With `cache`, those before a whitening or code are cached, where a run resumes."""
-    from jaxwhiten.encoding import EmbeddingStore
+    from jaxwhiten.encoding.store import EmbeddingStore
 
     if cache:
         try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Moments
 
 _FILE = ".safetensors"
-_KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
+_KEPT = 1 << 17  # sentences whose vectors are cached, so that an index of them need not encode again
 _FEW = 60  # sentences, of which too few can be held out
 _SCORED = 1 << 13  # sentences on which the loss of a code is measured
 
@@ -63,7 +63,7 @@ def fit(
         whitening alone
       bytes: add a code of this many bytes per sentence; default: none
       moments: file for the moments, which can be merged and used to fit any setting
-      no_cache: do not cache the vectors; by default those of up to 131072 sentences are cached
+      no_cache: do not cache the vectors; by default those of the first 131072 sentences are cached
       overwrite: replace an output that exists already
 
     Examples:
@@ -118,13 +118,9 @@ def fit(
         check_sizes(model.dimension, n_components=knobs.get("n_components"), bytes=bytes)
         if output:
             _check_saving(output, model)
-        first = list(itertools.islice(texts, _SCORED if no_cache else _KEPT + 1))
-        if no_cache or len(first) > _KEPT:
-            vectors = model.documents(first[:_SCORED])
-            fitted = Moments().update(vectors).merge(model.documents.moments(itertools.chain(first[_SCORED:], texts)))
-        else:
-            vectors = encode(model, first, "document")
-            fitted = Moments().update(vectors)
+        first = list(itertools.islice(texts, _KEPT))
+        vectors = encode(model, first, "document", cache=not no_cache)
+        fitted = Moments().update(vectors).merge(model.documents.moments(texts))
         provenance |= model.documents.provenance()
         if output and bytes is not None and model.view.unfitted is model.view:
             loss = _loss(model, first[:_SCORED], vectors, bytes, knobs)

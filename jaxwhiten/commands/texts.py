@@ -55,7 +55,7 @@ def records(
 ) -> Iterator[InputRow]:
     """Like `sentences`, with IDs and with the values in the columns `keep`."""
     from jaxwhiten.datasets.chunks import rows
-    from jaxwhiten.datasets.textfile import is_pipe, spooled, spooled_stream
+    from jaxwhiten.datasets.textfile import spooled, spooled_stream
 
     if path == STDIN and format in (None, "txt"):
         check_columns(path, "txt", columns, ids, keep)
@@ -64,7 +64,7 @@ def records(
         return
     if path == STDIN:
         path = str(spooled_stream(stdin(), "stdin"))
-    elif is_pipe(path) and format_of(path, format) != "txt":
+    elif format_of(path, format) != "txt":
         path = str(spooled(path))
     for source in sources([path], format, columns, ids, keep):
         written = source.format in ("csv", "tsv")

@@ -97,10 +97,10 @@ class _Kept(BadRows):
         super().__call__(line, reason)
         self.rows.append(TextRow(None, "", reason, Position(line, self.tell())))
 
-    def taken(self) -> list[TextRow]:
-        taken = self.rows
-        self.rows = []
-        return taken
+    def taken(self, after: int) -> list[TextRow]:
+        """The rows that were met since the last call, but those up to a line."""
+        taken, self.rows = self.rows, []
+        return [row for row in taken if row.end.line > after]
 
 
 def text_hash(text: str) -> int:
@@ -120,7 +120,7 @@ def rows(
         names = [source.column or "", *filter(None, [source.ids])]
         lines = table_rows(source.path, names, source.format, bad, keep)
     for line, (text, *values) in lines:
-        yield from (row for row in bad.taken() if row.end.line > start.line)
+        yield from bad.taken(start.line)
         if line <= start.line or (not blank and isinstance(text, str) and not text.strip()):
             continue
         id = whole_id(values[0]) if source.ids else f"{name}:{line}"
@@ -131,7 +131,7 @@ def rows(
         else:
             metadata = dict(zip(keep, values[-len(keep) :], strict=True)) if keep else None
             yield TextRow(text, id, "", Position(line, bad.tell()), metadata)
-    yield from (row for row in bad.taken() if row.end.line > start.line)
+    yield from bad.taken(start.line)
 
 
 def whole_id(id: object) -> Any:

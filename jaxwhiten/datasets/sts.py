@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -13,7 +12,7 @@ from jaxwhiten.datasets.columns import PAIRS, Columns, Kind, guess, shown
 from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, where_of
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike
-from jaxwhiten.terminal import SHOWN, as_html, brief, counted, note, one_line
+from jaxwhiten.terminal import brief, note
 from jaxwhiten.types import Float64
 
 SAMPLE = "sts_sample"
@@ -38,11 +37,6 @@ class Pairs:
         return len(self.sentence1)
 
     __repr__ = brief
-
-    def _repr_html_(self) -> str:
-        rows = itertools.islice(zip(self.sentence1, self.sentence2, self.score, strict=True), SHOWN)
-        cells = [[one_line(first), one_line(second), f"{score:g}"] for first, second, score in rows]
-        return as_html([[*_COLUMNS], *cells], counted(len(self), "pairs"))
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,6 @@ def test_nli_triplets_need_both_sides():
     assert found.skipped == 1
 
 
-def test_take_draws_without_replacement():
-    rows = Examples({"one": [str(i) for i in range(50)], "two": ["x"] * 50}, np.arange(50, dtype=np.float32) / 50)
-    taken = rows.take(20, seed=3)
-    assert len(taken) == len(set(taken.columns["one"])) == 20
-    for text, score in zip(taken.columns["one"], taken.label, strict=True):
-        assert score == pytest.approx(int(text) / 50)
-    assert rows.take(99).columns == rows.columns
-
-
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 ROWS = ["a\tb\tlabel\tscore", "x y\tz\tyes\t5", "u\tv\tno\t2.5"]
