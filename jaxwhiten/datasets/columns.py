@@ -201,9 +201,8 @@ def guess(
         sentences = [only(FIRST), only(SECOND), *negatives[:room], *[None] * missing]
     gaps = sentences.count(None)
     ordered = bool(columns) or bare  # then the label may have any name, too
-    if (gaps or without_label) and len(unknown) != gaps + without_label:
-        raise refusal()
-    if not ordered and (without_label or gaps > _UNKNOWN):
+    missing = gaps + without_label
+    if (missing and len(unknown) != missing) or (not ordered and (without_label or gaps > _UNKNOWN)):
         raise refusal()
     rest = iter(unknown)
     filled = tuple(next(rest) if name is None else name for name in sentences)

@@ -79,7 +79,7 @@ class RetrievalData:
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
         queries = [self.queries[row] for row in rows]
-        own = None if self.own is None else _or_none(self.own[rows])
+        own = None if self.own is None else self.own[rows]
         return dataclasses.replace(self, queries=queries, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
@@ -87,14 +87,10 @@ class RetrievalData:
 
         A document that is judged relevant for a query is not its own.
         """
-        if self.own is None:
+        if self.own is None or not self.own_documents:
             return ids
         order = np.argsort(ids == self.own[:, None], axis=1, kind="stable")
         return np.take_along_axis(ids, order[:, :-1], axis=1)
-
-
-def _or_none(own: Int[np.ndarray, " q"]) -> Int[np.ndarray, " q"] | None:
-    return own if (own >= 0).any() else None
 
 
 def from_pairs(
@@ -188,7 +184,7 @@ def _read_beir(folder: Path) -> RetrievalData:
         else -1
         for key in dict.fromkeys(judged["query"])
     ]
-    data = dataclasses.replace(data, own=_or_none(np.array(own)))
+    data = dataclasses.replace(data, own=np.array(own))
     if count := data.own_documents:
         note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")
     return data
