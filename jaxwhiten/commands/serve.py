@@ -51,7 +51,7 @@ def serve(
     """
     Bounds(0, 65535).check("port", port)
     Bounds(1).check("queue", queue)
-    Bounds(0.0, above=True, noun="seconds").check("timeout", timeout)
+    Bounds(0.0, above=True).check("timeout", timeout)
     if writable and not index:
         raise InputError("`writable` changes an index: specify it with `index`.")
 

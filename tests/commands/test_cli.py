@@ -77,7 +77,6 @@ def test_a_cross_encoder_puts_the_results_in_its_order(index, cross_encoder, cap
     found = json.loads(capsys.readouterr().out)["hits"]
     scores = CrossEncoder.from_pretrained(cross_encoder).predict([(TEXTS[1], text) for text in TEXTS])
     assert [hit["id"] for hit in found] == np.argsort(-scores)[:3].tolist()
-    np.testing.assert_allclose([hit["score"] for hit in found], np.sort(scores)[:-4:-1], atol=1e-6)
     assert cli.main([*words, "--rerank-depth", "1"]) == 0  # as many as are shown, at the least
     assert len(json.loads(capsys.readouterr().out)["hits"]) == 3
 

@@ -23,7 +23,7 @@ USAGE = {
     "score -- -a.csv --b": "--b",
     "--print-completion fish": "bash zsh",
     "serve m --port 70000": "--port 70000 65535",
-    "serve m --timeout 0": "--timeout seconds",
+    "serve m --timeout 0": "--timeout 0.0 above",
     "serve m --writable": "--writable --index",
     "verify --texts mine.txt": "model",
 }

@@ -34,4 +34,3 @@ def test_queries_and_documents_get_their_own_prompts(run, tiny_model, tmp_path):
     answer = json.loads(run("search", tmp_path / "index", texts[7], "--json", "-k", 3).out)
     scores = normalize(encoder.encode_document(texts)) @ normalize(encoder.encode_query(texts[7]))
     assert [hit["id"] for hit in answer["hits"]] == np.argsort(-scores, kind="stable")[:3].tolist()
-    np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], np.sort(scores)[::-1][:3], atol=1e-4)
