@@ -163,13 +163,13 @@ def table_rows(
     if keep:
         check_columns(Path(where_of(source)), opened.header(), keep)
     for number, row in opened.cells([*names, *keep]):
-        kept = row[len(names) :]
         if problem := next(filter(None, map(_problem, names, row)), None):
             bad(number, problem)
-        elif bytes in map(type, kept):
+        elif keep and bytes in map(type, row[len(names) :]):
             bad(number, "binary values cannot be metadata: keep other columns")
         else:
-            yield number, [*(_joined([row[place] for place in group]) for group in places), *map(_as_json, kept)]
+            values = [_joined([row[place] for place in group]) for group in places]
+            yield number, values + list(map(_as_json, row[len(names) :])) if keep else values
 
 
 def _joined(values: Sequence[Any]) -> Any:
