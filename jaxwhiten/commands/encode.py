@@ -88,7 +88,6 @@ def apply(
     /,
     *,
     output: Output,
-    normalize: bool = False,
     overwrite: bool = False,
     **knobs: Unpack[Knobs],
 ) -> Report | None:
@@ -98,7 +97,6 @@ def apply(
       whitening: a saved whitening or code
       vectors: a .npy file [n, d]; it is memory-mapped, so it may exceed the memory
       output: .npy, .parquet or .jsonl; - for JSON lines on stdout
-      normalize: scale the vectors to unit length
       overwrite: replace an output that exists already
 
     Examples:
@@ -108,7 +106,6 @@ def apply(
     import numpy as np
 
     from jaxwhiten.arrays import as_matrix, work_dtype
-    from jaxwhiten.arrays import normalize as to_unit_length
     from jaxwhiten.codes import Code, load_fitted
     from jaxwhiten.codes.files import open_vectors, vector_writer
     from jaxwhiten.terminal.bars import Progress
@@ -117,8 +114,8 @@ def apply(
     rows = open_vectors(vectors)
     fitted: Any = load_fitted(whitening, (Whitening, Code))
     code = fitted if isinstance(fitted, Code) else None
-    if code is not None and (given := [*knobs, *["normalize"] * normalize]):
-        omit = ", ".join(f"`{name}`" for name in given)
+    if code is not None and knobs:
+        omit = ", ".join(f"`{name}`" for name in knobs)
         raise InputError(f"{whitening}: contains a code, whose settings are fixed: omit {omit}, or refit it.")
     if knobs:
         fitted = fitted.with_params(**knobs)
@@ -133,6 +130,6 @@ def apply(
     with vector_writer(output, width, dtype if code is None else np.uint8, code) as write, progress:
         for start in range(0, n, step):
             block = function(rows[start : start + step])
-            write(None, to_unit_length(block) if normalize else block)
+            write(None, block)
             progress.update(len(block))
     return written(output, n, width, code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -101,11 +100,6 @@ class _Kept(BadRows):
         """The rows that were met since the last call, but those up to a line."""
         taken, self.rows = self.rows, []
         return [row for row in taken if row.end.line > after]
-
-
-def text_hash(text: str) -> int:
-    """64 bits by which the text of a row is recognized."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def rows(

@@ -183,16 +183,18 @@ def guess(
     without_label = label is None and kind.label in _LABELS
     free.pop(label or "", None)
     bare = all(map(_BARE.fullmatch, free))
-    sentences: list[Column | None] = [*columns]
+    sentences: list[Column | None]
     unknown = [name for name, role in free.items() if role in ("", TEXT)]
-    if kind.most == 1 and not columns:
+    if columns:
+        sentences = [*columns]
+    elif kind.most == 1:
         texts = {_normal(name): name for name in unknown}
         sentences = [next((texts[name] for name in _USUAL[TEXT].split() if name in texts), None)]
         unknown = [name for name, role in free.items() if role not in _LABELS]
-    elif bare and not columns:
+    elif bare:
         places = kind.least if without_label else min(len(free), kind.most or kind.least + 1)
         sentences = [None] * max(places, kind.least)
-    elif not columns:
+    else:
         negatives = [name for name, role in free.items() if role == NEGATIVE]
         room = len(negatives) if kind.most is None else kind.most - 2
         if 0 < room < len(negatives):

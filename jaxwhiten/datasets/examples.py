@@ -60,9 +60,7 @@ class Examples:
     @property
     def label_kind(self) -> str | None:
         """`"class"`, `"score"` or None."""
-        if self.label is None:
-            return None
-        return "class" if self.classes else "score"
+        return None if self.label is None else "class" if self.classes else "score"
 
     def hold_out(self, share: float, seed: int = 0) -> tuple[Examples, Examples]:
         """Splits rows into those to train on and those to score, without a sentence on both sides.

@@ -92,7 +92,7 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
     """
     texts = numbered(columns)
     n = texts.shape[1]
-    count = max(1, round(share * texts.shape[1]))
+    count = max(1, round(share * n))
     often = np.bincount(texts.ravel())
     of_row = often[texts].max(axis=0)  # rows of the most frequent sentence of each row
     limit = int(often.max())

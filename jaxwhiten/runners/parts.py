@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import itertools
 import json
 import tempfile
@@ -21,7 +22,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.codes import load_code
-from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows, text_hash
+from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import REASON, FormatError, InputError, MismatchError, optional, turning
@@ -339,3 +340,8 @@ def embed_files(
                 bar.total = round(size * rows / bytes_read)
             bar.update(record["rows"])
     return parts.finish()
+
+
+def text_hash(text: str) -> int:
+    """64 bits by which the text of a row is recognized."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

@@ -86,7 +86,6 @@ WRONG = {
     "fit {texts.txt} --bytes 8 --untuned -o {new}.safetensors @": "-o folder",
     "apply {texts.txt} {x.npy} -o {new}.npy": "texts.txt whitening",
     "apply {c} {x.npy} -o {new}.npy -k 4": "code -k",
-    "apply {c} {x.npy} -o {new}.npy --normalize": "code --normalize",
     "apply {w.safetensors} {x.npy} -o {new}.npy -k 33": "33 32",
     "apply {w.safetensors} {foreign.npy} -o {new}.npy": "32 3",
     "index {few.txt} -o {new} --like {docs.db} --bytes 8": "--bytes docs.db",

@@ -45,7 +45,7 @@ def by_duckdb(rows, path, delimiter, ends, bom):
 
 
 @pytest.mark.parametrize("write", [by_csv, by_csv_in_quotes, by_pandas, by_polars, by_duckdb])
-@fuzz(1 / 2)
+@fuzz(1 / 4)
 @given(rows=TEXTS, delimiter=st.sampled_from(",;\t"), ends=st.sampled_from(["\n", "\r\n"]), bom=st.booleans())
 def test_delimited_text_comes_back(tmp_path, write, rows, delimiter, ends, bom):
     """With delimiters, quotes and line breaks in cells, and in the dialects of spreadsheets."""
@@ -96,7 +96,7 @@ def test_text_and_numbers_come_back(tmp_path, name, rows):
     assert list(zip(*read_table(tmp_path / name).values(), strict=True)) == rows
 
 
-@fuzz()
+@fuzz(1 / 2)
 @given(rows=st.lists(st.tuples(TEXT, st.floats(allow_nan=False)), min_size=1, max_size=12), data=st.data())
 def test_damaged_parquet_is_refused_or_read(tmp_path, rows, data):
     path = tmp_path / "t.parquet"
@@ -118,7 +118,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("ending", BAD)
-@fuzz()
+@fuzz(1 / 2)
 @given(rows=st.lists(st.tuples(WORD, WORD), min_size=1, max_size=8), data=st.data())
 def test_a_bad_row_is_refused_with_its_line_or_counted(tmp_path, ending, rows, data):
     at = data.draw(st.integers(0, len(rows)))
@@ -156,7 +156,7 @@ HEADS = {
 }
 
 
-@fuzz()
+@fuzz(1 / 2)
 @given(data=st.data())
 @pytest.mark.parametrize("ending", HEADS)
 def test_any_bytes(tmp_path, ending, data):
