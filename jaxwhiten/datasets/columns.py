@@ -203,8 +203,8 @@ def guess(
         sentences = [only(FIRST), only(SECOND), *negatives[:room], *[None] * missing]
     gaps = sentences.count(None)
     ordered = bool(columns) or bare  # then the label may have any name, too
-    missing = gaps + without_label
-    if (missing and len(unknown) != missing) or (not ordered and (without_label or gaps > _UNKNOWN)):
+    needed = gaps + without_label
+    if (needed and len(unknown) != needed) or (not ordered and (without_label or gaps > _UNKNOWN)):
         raise refusal()
     rest = iter(unknown)
     filled = tuple(next(rest) if name is None else name for name in sentences)
