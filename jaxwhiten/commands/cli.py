@@ -93,9 +93,9 @@ def launch(
         return
     if words[:1] == ("help",):
         words, wants_help = words[1:], True
-    if words and words[0].startswith("-"):
-        raise _unknown_option(words[0])
     if words:
+        if words[0].startswith("-"):
+            raise _unknown_option(words[0])
         check_name("command", words[0], COMMANDS)
     if wants_help or not words:
         print(help_of(*words[:1]))
@@ -253,7 +253,6 @@ def say_cut() -> None:
     for (length, kind), cut in counts.items():
         if kind == "cut" and cut:
             terminal.note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
-    counts.clear()
 
 
 def show_warning(message: Warning | str, *_: object, shown: set[str]) -> None:

@@ -23,7 +23,7 @@ from jaxwhiten.commands.arguments import (
     new_folder,
 )
 from jaxwhiten.commands.texts import STDIN, is_parts, nonempty, sentences
-from jaxwhiten.errors import DataError, InputError, warn
+from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Fields, Json
 
@@ -116,8 +116,7 @@ def fit(
         texts = nonempty(filled, path)
         model = encoder.load()
         check_sizes(model.dimension, n_components=knobs.get("n_components"), bytes=bytes)
-        if output:
-            _check_saving(output, model)
+        _check_saving(output, model)
         first = list(itertools.islice(texts, _KEPT))
         vectors = encode(model, first, "document", cache=not no_cache)
         fitted = Moments().update(vectors).merge(model.documents.moments(texts))
@@ -172,20 +171,17 @@ def _merged(paths: Sequence[str]) -> tuple[Moments, str]:
 
     total = Moments()
     corpora = list[str]()
-    firsts = dict[tuple[int, bytes, bytes], str]()
     for path in paths:
         part = Moments.load(path)
         total.merge(part, path)
-        if (first := firsts.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
-            warn(f"{path}: contains the same moments as {first}: its rows count twice.")
         corpora.append(str(part.provenance.get("corpus") or path))
     return total, " + ".join(corpora)
 
 
-def _check_saving(output: str, encoder: Encoder) -> None:
+def _check_saving(output: str | None, encoder: Encoder) -> None:
     from jaxwhiten.encoding.encoder import check_saving
 
-    if Path(output).suffix != _FILE:
+    if output and Path(output).suffix != _FILE:
         check_saving(encoder, output)
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,6 @@ from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
-    from jaxwhiten.datasets.columns import Columns
     from jaxwhiten.search import Index
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet", "arrow")
@@ -98,8 +97,9 @@ def sources(
     A note says which columns were chosen by their names.
     """
     from jaxwhiten.datasets.chunks import Source
-    from jaxwhiten.datasets.columns import TEXTS
+    from jaxwhiten.datasets.columns import TEXTS, guess
     from jaxwhiten.datasets.tables import FORMATS as KNOWN
+    from jaxwhiten.datasets.tables import read_header
     from jaxwhiten.datasets.textfile import corpus_files
     from jaxwhiten.terminal import note
 
@@ -112,7 +112,7 @@ def sources(
         check_columns(path, kind, columns, ids, keep)
         column = "+".join(columns or ()) or None
         if kind != "txt" and not column:
-            text_name = text_column(path, kind, [*([ids] if ids else []), *keep])
+            text_name = guess([name for name in read_header(path, kind) if name not in {ids, *keep}], TEXTS, path)
             chosen[text_name.words(TEXTS)] = None
             column = str(*text_name.sentences)
         result.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
@@ -124,10 +124,9 @@ def sources(
 def check_columns(
     path: str, format: str, columns: Sequence[str] | None, ids: str | None, keep: Sequence[str] = ()
 ) -> None:
-    named = {"column": columns, "id": ids, "keep": keep}
-    if format == "txt" and any(named.values()):
-        omit = ", ".join(f"`{name}`" for name, value in named.items() if value)
-        raise InputError(f"{path}: a text file has no columns: omit {omit}, or specify --format.")
+    given = [f"`{name}`" for name, value in {"column": columns, "id": ids, "keep": keep}.items() if value]
+    if format == "txt" and given:
+        raise InputError(f"{path}: a text file has no columns: omit {', '.join(given)}, or specify --format.")
 
 
 def format_of(path: str, format: str | None = None) -> str:
@@ -151,14 +150,6 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     if not first:
         raise DataError(f"{path}: contains no texts.")
     return itertools.chain(first, texts)
-
-
-def text_column(path: str, format: str, others: Collection[str]) -> Columns:
-    """The column of the sentences by its name; `others` contain none."""
-    from jaxwhiten.datasets.columns import TEXTS, guess
-    from jaxwhiten.datasets.tables import read_header
-
-    return guess([name for name in read_header(path, format) if name not in others], TEXTS, path)
 
 
 def ids_in(path: str, column: str | None = None) -> list[Any]:
