@@ -90,6 +90,7 @@ WRONG = {
     "apply {w.safetensors} {x.npy} -o {new}.npy -k 33": "33 32",
     "apply {w.safetensors} {foreign.npy} -o {new}.npy": "32 3",
     "index {few.txt} -o {new} --like {docs.db} --bytes 8": "--bytes docs.db",
+    "index {few.txt} -o {new} --like {docs.db} --no-words": "--no-words docs.db",
     "index {parts} -o {new} --model {model}": "vectors --model",
     "index {parts} -o {new} --keep x": "--keep",
     "score {pairs.tsv} --model {small} -k 4": "whitening",

@@ -147,5 +147,3 @@ def test_an_index_without_words_is_smaller_and_has_no_hybrid_search(run, corpus,
     assert not load_index(without).has_words
     done = run("search", without, "a man", "--hybrid")
     assert (done.code, "has no words" in done.err) == (2, True), done
-    done = run("index", corpus, "-o", tmp_path / "new.db", "--like", with_words, "--no-words")
-    assert (done.code, "takes all settings" in done.err) == (2, True), done
