@@ -58,6 +58,7 @@ def test_shards_of_codes_become_an_index_of_them(run, tiny_model, texts, tmp_pat
     of_texts, of_codes = (load_index(tmp_path / name).search(texts[7], k=3) for name in ("of-texts", "of-codes"))
     assert [hit.id for hit in of_codes] == [f"texts.txt:{hit.id + 1}" for hit in of_texts]
     assert [hit.score for hit in of_codes] == pytest.approx([hit.score for hit in of_texts], abs=1e-6)
+    assert run("index", tmp_path / "emb", "--bytes", 4, "-o", tmp_path / "other").code == 2
 
 
 def test_vectors_are_coded_by_a_code_in_a_file(run, corpus, tiny_model, texts, tmp_path):
