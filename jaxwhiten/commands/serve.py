@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from jaxwhiten.commands.arguments import Report, Source
-from jaxwhiten.errors import REASON, Bounds, InputError, turning, warn
+from jaxwhiten.errors import REASON, Bounds, InputError, JaxwhitenError, turning, warn
 
 KEY = "JAXWHITEN_API_KEY"
 
@@ -64,7 +64,7 @@ def serve(
 
     key = os.environ.get(KEY) or None
     refused = f"port={port}: cannot be listened on at {host} ({REASON}): choose another one, or 0 for any."
-    with turning(InputError, refused, OSError):
+    with turning(JaxwhitenError, refused, OSError):
         bound, url = bind(host, port)
     with bound:
         if key is None and not ipaddress.ip_address(bound.getsockname()[0]).is_loopback:

@@ -1,6 +1,5 @@
 """Every mistake is one line, with the exit code of its kind, and changes nothing; its key words say what to do."""
 
-import socket
 import sys
 
 import pytest
@@ -142,14 +141,6 @@ def test_a_mistake_is_one_line_and_changes_nothing(run, home, line, words):
 def test_a_query_has_a_text(run, home, query):
     done = run("search", home / "idx.db", query)
     assert (done.code, done.err.count("\n")) == (2, 1)
-
-
-def test_a_port_in_use_is_named(run):
-    pytest.importorskip("jaxwhiten.serving")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = run("serve", "jaxwhiten-tiny", "--port", port)
-    assert (done.code, f"--port {port}" in done.err) == (2, True), done.err
 
 
 @pytest.fixture
