@@ -67,14 +67,14 @@ def test_columns_are_kept_as_metadata(kind, run, tiny_model, tmp_path):
     else:
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         pq.write_table(pa.Table.from_pylist([{**row, "raw": b"x"} for row in rows]), path)
-    keep, model = ("--keep", "n", "--keep", "tags"), ("--model", tiny_model, "--pooling", "mean")
+    keep, model = ("--keep", "n", "--keep", "tags", "--keep", "text"), ("--model", tiny_model, "--pooling", "mean")
+    expected = [row | {"text": text} for row, text in zip(expected, ("A dog.", "A cat."), strict=True)]
     words = ("--column", "text", *keep, *model, "-o", tmp_path / "idx")
     assert run("index", path, *words).code == 0
     assert [document.metadata for document in load_index(tmp_path / "idx")] == expected
     assert run("add", tmp_path / "idx", path, "--column", "text").code == 0
     assert [document.metadata for document in load_index(tmp_path / "idx")] == 2 * expected
-    names = {"nope": "'nope'"}
-    for wrong, message in {**names, **({"raw": "binary"} if kind == "parquet" else {})}.items():
+    for wrong, message in {"nope": "'nope'", **({"raw": "binary"} if kind == "parquet" else {})}.items():
         done = run("index", path, "--column", "text", "--keep", wrong, "--overwrite", "-o", tmp_path / "idx")
         assert message in done.err
 
