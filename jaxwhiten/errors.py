@@ -256,7 +256,8 @@ class Bounds(NamedTuple):
         kind = type(self.low)
         if value is None or isinstance(value, str | bool):
             return (self.none and value is None) or value in self.names or type(value) is kind is bool
-        if kind is bool or not isinstance(value, numbers.Integral if kind is int else numbers.Real):
+        numeric: Any = numbers.Integral if kind is int else numbers.Real
+        if kind is bool or not isinstance(value, numeric):
             return False
         high = math.inf if self.high is None else self.high
         from_low = self.low < value if self.above else self.low <= value
