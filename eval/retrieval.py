@@ -164,7 +164,7 @@ def score(
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
     data = searches.data
     first = min(FIRST, len(data.documents))
-    deep = min(max(DEEP, searches.config.rerank_depth) + (data.own is not None), len(data.documents))
+    deep = min(max(DEEP, searches.config.rerank_depth) + bool(data.own_documents), len(data.documents))
     exact: dict[str, measure.Exact] = {}
     for backend in searches.backends:
         index = searches.index(backend, vectors.documents, whitening)

@@ -222,17 +222,6 @@ def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
         raise unknown_name(what, name, names)
 
 
-def is_number(value: object, kind: Any = numbers.Real) -> bool:
-    """Whether a parameter is a finite number of the given kind; a boolean is no number here.
-
-    >>> is_number(0.5), is_number(True), is_number(float("nan"))
-    (True, False, False)
-    """
-    if not isinstance(value, kind) or isinstance(value, bool):
-        return False
-    return isinstance(value, numbers.Integral) or math.isfinite(value)
-
-
 class Bounds(NamedTuple):
     """What the value of a parameter may be: a finite number between bounds, whose type is that of the lower one.
 
@@ -247,7 +236,6 @@ class Bounds(NamedTuple):
     below: bool = False  # whether the upper bound itself is excluded
     names: tuple[str, ...] = ()  # that may stand for a number
     none: bool = False  # whether None may
-    noun: str = ""  # of the values in messages, such as "seconds"
 
     @property
     def words(self) -> str:
@@ -261,21 +249,19 @@ class Bounds(NamedTuple):
         else:
             limits = f"above {low}" if self.above else f"of at least {low}"
             limits += "" if self.high is None else f", below {high}" if self.below else f", at most {high}"
-        noun = self.noun or ("an integer" if kind is int else "a number")
-        return " or ".join((*map(repr, self.names), f"{noun} {limits}"))
+        return " or ".join((*map(repr, self.names), f"{'an integer' if kind is int else 'a number'} {limits}"))
 
     def hold(self, value: Any) -> bool:
         """Whether a value is valid."""
         kind = type(self.low)
         if value is None or isinstance(value, str | bool):
             return (self.none and value is None) or value in self.names or type(value) is kind is bool
-        usual = type(value) is int or (type(value) is kind and math.isfinite(value))
-        if kind is bool or not (usual or is_number(value, numbers.Integral if kind is int else numbers.Real)):
+        numeric: Any = numbers.Integral if kind is int else numbers.Real
+        if kind is bool or not isinstance(value, numeric):
             return False
         high = math.inf if self.high is None else self.high
-        return bool(self.low < value if self.above else self.low <= value) and bool(
-            value < high if self.below else value <= high
-        )
+        from_low = self.low < value if self.above else self.low <= value
+        return bool(from_low and (value < high if self.below else value <= high) and abs(value) < math.inf)
 
     def check(self, name: str, value: object, error: type[JaxwhitenError] = InputError) -> None:
         """Raises an error unless the value is valid: InputError for a parameter, others for an entry of a file."""

@@ -39,9 +39,7 @@ def check_bounds(options: Any, error: type[JaxwhitenError] = InputError, **highe
         if bounds := field.metadata.get("bounds"):
             if field.name in highest:
                 bounds = bounds._replace(high=highest[field.name])
-            value = getattr(options, field.name)
-            if not bounds.hold(value):
-                bounds.check(field.name, value, error)
+            bounds.check(field.name, getattr(options, field.name), error)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -162,13 +160,15 @@ def check_options(rules: Iterable[Rule], options: Fields) -> None:
     An option is specified unless it is None, False, or an empty text or list.
     """
     empty = (str, list, tuple, dict)
-    missing = {name for name, value in options.items() if value is None or value is False}
-    missing |= {name for name, value in options.items() if isinstance(value, empty) and not value}
-    specified = options.keys() - missing
+    specified = {
+        name
+        for name, value in options.items()
+        if value is not None and value is not False and not (isinstance(value, empty) and not value)
+    }
     for names, message, beside, without, most in rules:
         specified_names = [name for name in names if name in specified]
         others = [name for name in beside if name in specified]
-        if len(specified_names) > most and (others or not beside) and not any(name in specified for name in without):
+        if len(specified_names) > most and (others or not beside) and specified.isdisjoint(without):
             raise InputError(
                 message.format_map({**options, "given": _quoted(specified_names), "beside": _quoted(others)})
             )

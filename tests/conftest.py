@@ -130,6 +130,7 @@ if "JAXWHITEN_FUZZ_EXAMPLES" not in os.environ:
 
 def slow_but(values, *fast):
     """Values to parametrize by, of which all but some are tried in `make test-all` only."""
+    values = list(values)
     rows = [value if isinstance(value, tuple) else (value,) for value in values]
     slow = [() if value in fast else pytest.mark.slow for value in values]
     return [pytest.param(*row, marks=marks) for row, marks in zip(rows, slow, strict=True)]

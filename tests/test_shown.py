@@ -69,8 +69,7 @@ def test_hits_are_a_table(index):
 
 
 def test_tables_in_notebooks(encoder, index, result):
-    pairs = load_sts("sts_sample").splits["test"]
-    for one in (encoder, index, index.search("a dog", k=3), result, pairs):
+    for one in (encoder, index, index.search("a dog", k=3), result):
         page = one._repr_html_()
         assert page.startswith("<table>")
         assert page.endswith("</table>")

@@ -95,7 +95,7 @@ def load_examples(config: Cross, held_out: dict[str, Examples]) -> Examples:
     examples = sources.load_examples(config.data, objective)
     objective.check(list(examples.columns), examples.label_kind)
     if config.data.limit:
-        examples = examples.take(config.data.limit, config.seed)
+        examples = sources.drawn(examples, config.data.limit, config.seed)
     if len(examples.columns) != 2:
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")
     excluded = [column for rows in held_out.values() for column in rows.columns.values()]

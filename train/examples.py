@@ -81,3 +81,10 @@ def sts_pairs(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0) -> 
     """Scored pairs; the gold scores `low` and `high` become 0 and 1."""
     score = ((pairs.score - low) / (high - low)).astype(np.float32)
     return Examples({"sentence1": pairs.sentence1, "sentence2": pairs.sentence2}, score)
+
+
+def drawn(examples: Examples, count: int, seed: int) -> Examples:
+    """At most `count` rows, drawn without replacement and kept in their order."""
+    if count >= len(examples):
+        return examples
+    return examples.of(np.sort(np.random.default_rng(seed).choice(len(examples), count, replace=False)))

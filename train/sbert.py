@@ -20,7 +20,7 @@ from jaxwhiten.export import save_trained
 from jaxwhiten.runtime import distributed
 from train import adapters, objectives
 from train.common import options_of, scored_pairs, splits, sts_score, write_results
-from train.examples import load_examples
+from train.examples import drawn, load_examples
 
 
 def main(config: SBERT | Stages) -> None:
@@ -48,7 +48,7 @@ def train_sentences(config: SBERT) -> bool:
         examples, rows = examples.hold_out(config.data.held_out)
         held_out = training.HeldOut(rows)
     if config.data.limit:
-        examples = examples.take(config.data.limit, config.seed)
+        examples = drawn(examples, config.data.limit, config.seed)
     options, unused = objectives.own_settings(objective, options)
     for name in unused:
         print(f"settings.{name} is not used by objective {objective.name}: ignored")

@@ -15,7 +15,7 @@ from jaxtyping import Float32
 
 from eval.methods.base import Method
 from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
-from jaxwhiten.errors import InputError, check_integer, is_number, optional
+from jaxwhiten.errors import Bounds, InputError, check_integer, optional
 from jaxwhiten.whitening.estimator import parameters
 
 _INIT_ROWS = 1024  # rows that initialize the actnorms
@@ -110,7 +110,7 @@ class BertFlow(Method):
     def _check_params(self, d: int) -> None:
         for name, least in {"levels": 1, "depth": 1, "width": 1, "epochs": 0, "batch_size": 1, "seed": 0}.items():
             check_integer(name, getattr(self, name), least)
-        if not (is_number(self.learning_rate) and self.learning_rate > 0):
+        if not Bounds(0.0, above=True).hold(self.learning_rate):
             raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
         if self.levels > (max_levels := d.bit_length() - 1):  # compared in logarithms: 2^levels may be huge
             raise InputError(f"{d} columns can be halved on {max_levels} levels at most, not {self.levels}.")

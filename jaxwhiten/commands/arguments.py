@@ -18,11 +18,9 @@ from jaxwhiten.types import Fields
 if TYPE_CHECKING:
     import numpy as np
 
-    from jaxwhiten.codes import Code
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import Index
     from jaxwhiten.views import View
-    from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -182,7 +180,10 @@ class TableOptions:
     column: Sequence[str] = ()
 
 
-@Parameter(name="*", group="encoder")
+_ENCODER = Parameter(name="*", group="encoder")
+
+
+@_ENCODER
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
     """An encoder.
@@ -192,16 +193,11 @@ class EncoderOptions:
       pooling: mean, cls, max, first_last_avg, embeddings_last_avg, last2avg, pooler, weightedmean,
         mean_sqrt_len_tokens, lasttoken, layers:I+J; auto is that of the model folder
       max_length: tokens per text; default: from the model folder
-      dtype: float32 or bfloat16; default: float32
-      tuned: the encoder is fine-tuned for similarity, or with --untuned is not; default: judged by its vectors of
-        shipped sentences
     """
 
     model: Source | None = None
     pooling: str = "auto"
     max_length: int | None = None
-    dtype: str | None = None
-    tuned: Annotated[bool | None, Parameter(negative="--untuned")] = None
 
     @property
     def name(self) -> str:
@@ -214,6 +210,21 @@ class EncoderOptions:
 
         options = {name: value for name, value in vars(self).items() if name != "model"}
         return Encoder.from_pretrained(self.name, **options)
+
+
+@_ENCODER
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FittedOptions(EncoderOptions):
+    """An encoder whose vectors are kept, or whitened.
+
+    Attributes:
+      dtype: float32 or bfloat16; default: float32
+      tuned: the encoder is fine-tuned for similarity, or with --untuned is not; default: judged by its vectors of
+        shipped sentences
+    """
+
+    dtype: str | None = None
+    tuned: Annotated[bool | None, Parameter(negative="--untuned")] = None
 
 
 class Scaling(TypedDict, total=False):
@@ -263,7 +274,7 @@ def encode(encoder: Encoder, texts: Sequence[str], role: str | None = None, *, c
 
 def encode_view(view: View, texts: Sequence[str], *, cache: bool = True) -> np.ndarray:
     """The vectors of texts. With `cache`, those before a whitening or code are cached, where a run resumes."""
-    from jaxwhiten.encoding import EmbeddingStore
+    from jaxwhiten.encoding.store import EmbeddingStore
 
     if cache:
         try:
@@ -281,37 +292,3 @@ def encode_for(index: Index, texts: Sequence[str], *, cache: bool = True) -> np.
     if index.views is None:
         raise InputError(f"{index.path}: does not record its encoder, so texts cannot be encoded as its were.")
     return encode_view(view_for(index, index.views, "document"), texts, cache=cache)
-
-
-def load_whitening(path: str, knobs: Fields, *, code: bool = True) -> Whitening | Code:
-    """A saved whitening with other parameters, or a saved code, if one can be used."""
-    from jaxwhiten.codes import Code, load_fitted
-    from jaxwhiten.whitening import Whitening
-
-    fitted: Whitening | Code = load_fitted(path, (Whitening, Code))
-    if isinstance(fitted, Whitening):
-        return fitted.with_params(**knobs) if knobs else fitted
-    if not code:
-        raise InputError(f"{path}: contains a {fitted.name!r} code; expected a whitening.")
-    if knobs:
-        omit = ", ".join(f"`{name}`" for name in knobs)
-        raise InputError(f"{path}: contains a code, whose settings are fixed: omit {omit}, or refit it.")
-    return fitted
-
-
-def whitened_encoder(
-    options: EncoderOptions, whitening: str | None, knobs: Fields, *, normalize: bool = True
-) -> Encoder:
-    """The encoder that options name, followed by a saved whitening or code, if any."""
-    if whitening is None:
-        if knobs:
-            raise InputError(f"{', '.join(f'`{name}`' for name in knobs)}: pass a `whitening`, too.")
-        return options.load()
-    from jaxwhiten.whitening import Whitening
-
-    fitted = load_whitening(whitening, knobs)
-    encoder = options.load()
-    if isinstance(fitted, Whitening):
-        return encoder.with_whitening(fitted, normalize=normalize, where=whitening)
-    encoder.view.uncoded.check_fitted(fitted, whitening)
-    return encoder.with_code(fitted)

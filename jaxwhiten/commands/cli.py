@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args
 
-from cyclopts import App, CoercionError, CycloptsError, Parameter, UnknownOptionError
+from cyclopts import App, CoercionError, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError
 
 from jaxwhiten import terminal
 from jaxwhiten._version import __version__
@@ -93,9 +93,9 @@ def launch(
         return
     if words[:1] == ("help",):
         words, wants_help = words[1:], True
-    if words and words[0].startswith("-"):
-        raise _unknown_option(words[0])
     if words:
+        if words[0].startswith("-"):
+            raise _unknown_option(words[0])
         check_name("command", words[0], COMMANDS)
     if wants_help or not words:
         print(help_of(*words[:1]))
@@ -197,7 +197,10 @@ def _of_usage(error: CycloptsError, command: str) -> InputError:
     """A mistake in a command line, with the nearest option or with where to look."""
     if isinstance(error, UnknownOptionError):
         return _unknown_option(error.token.keyword or error.token.value, command)
-    return InputError(f"{str(error).rstrip('.')}: see {' '.join(filter(None, ['jaxwhiten', command]))} --help.")
+    reason = str(error).rstrip(".")
+    if isinstance(error, MissingArgumentError) and error.argument and not (error.keyword or error.tokens_so_far):
+        reason = f"{' or '.join(error.argument.names)} is missing"
+    return InputError(f"{reason}: see {' '.join(filter(None, ['jaxwhiten', command]))} --help.")
 
 
 def _unknown_option(word: str, command: str = "") -> InputError:
@@ -221,9 +224,9 @@ def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(error: Exception, who: str = "") -> int:
+def say(error: Exception) -> int:
     """Reports an error in one line on stderr, with the reader's names of parameters; returns the exit code."""
-    print(f"error: {who}{one_line(terminal.named(str(error)))}", file=sys.stderr)
+    print(f"error: {one_line(terminal.named(str(error)))}", file=sys.stderr)
     return getattr(error, "exit_code", 1)
 
 
@@ -250,16 +253,14 @@ def say_cut() -> None:
     for (length, kind), cut in counts.items():
         if kind == "cut" and cut:
             terminal.note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
-    counts.clear()
 
 
-def show_warning(message: Warning | str, *_: object, shown: set[str] | None = None) -> None:
+def show_warning(message: Warning | str, *_: object, shown: set[str]) -> None:
     """Prints a warning in one line on stderr, like `say`, unless it was `shown`; replaces `warnings.showwarning`."""
     line = f"warning: {one_line(terminal.named(str(message)))}"
-    if shown is None or line not in shown:
+    if line not in shown:
         print(line, file=sys.stderr)
-    if shown is not None:
-        shown.add(line)
+    shown.add(line)
 
 
 def program() -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 
-from jaxwhiten.commands.arguments import EncoderOptions, Inputs, Output, Place, Report, TableOptions, new_file
+from jaxwhiten.commands.arguments import FittedOptions, Inputs, Output, Place, Report, TableOptions, new_file
 from jaxwhiten.commands.texts import sources
 from jaxwhiten.errors import Bounds, DataError, InputError, check_installed
 
@@ -20,7 +20,7 @@ def embed(
     ray: int = 0,
     overwrite: bool = False,
     table: TableOptions = TableOptions(),
-    encoder: EncoderOptions = EncoderOptions(),
+    encoder: FittedOptions = FittedOptions(),
 ) -> Report:
     """Embed a corpus in resumable shards.
 

@@ -10,15 +10,13 @@ from typing import Annotated, Any, Unpack
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import (
-    EncoderOptions,
+    FittedOptions,
     Knobs,
     Output,
     Report,
     Source,
     TableOptions,
-    load_whitening,
     new_vectors,
-    whitened_encoder,
     written,
 )
 from jaxwhiten.commands.texts import nonempty, sentences
@@ -32,20 +30,17 @@ def encode(
     /,
     *,
     output: Output,
-    whitening: Source | None = None,
     normalize: bool = False,
     block_size: Annotated[int, Parameter(name="--block")] = 16_384,
     overwrite: bool = False,
     table: TableOptions = TableOptions(),
-    encoder: EncoderOptions = EncoderOptions(),
-    **knobs: Unpack[Knobs],
+    encoder: FittedOptions = FittedOptions(),
 ) -> Report | None:
-    """Turn sentences into vectors, whitened or not.
+    """Turn sentences into vectors, or into the codes of a model with a code.
 
     Args:
       input: sentences: .txt (one per line), .tsv, .csv, .jsonl or .parquet, a folder of such files; - for stdin
       output: .npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout
-      whitening: a saved whitening or code to apply to the vectors
       normalize: scale the vectors to unit length
       block_size: sentences held at once
       overwrite: replace an output that exists already
@@ -61,8 +56,8 @@ def encode(
     from jaxwhiten.text import is_blank
 
     texts = nonempty(sentences(input, table.format, table.column), input)
-    model = whitened_encoder(encoder, whitening, knobs, normalize=normalize)
-    if normalize and not whitening:
+    model = encoder.load()
+    if normalize:
         model = model.with_view(model.view.then(Normalize()))
     n = blank = 0
     code = model.view.head.code
@@ -93,7 +88,6 @@ def apply(
     /,
     *,
     output: Output,
-    normalize: bool = False,
     overwrite: bool = False,
     **knobs: Unpack[Knobs],
 ) -> Report | None:
@@ -103,7 +97,6 @@ def apply(
       whitening: a saved whitening or code
       vectors: a .npy file [n, d]; it is memory-mapped, so it may exceed the memory
       output: .npy, .parquet or .jsonl; - for JSON lines on stdout
-      normalize: scale the vectors to unit length
       overwrite: replace an output that exists already
 
     Examples:
@@ -113,16 +106,19 @@ def apply(
     import numpy as np
 
     from jaxwhiten.arrays import as_matrix, work_dtype
-    from jaxwhiten.arrays import normalize as to_unit_length
-    from jaxwhiten.codes import Code
+    from jaxwhiten.codes import Code, load_fitted
     from jaxwhiten.codes.files import open_vectors, vector_writer
     from jaxwhiten.terminal.bars import Progress
+    from jaxwhiten.whitening import Whitening
 
     rows = open_vectors(vectors)
-    fitted = load_whitening(whitening, knobs)
+    fitted: Any = load_fitted(whitening, (Whitening, Code))
     code = fitted if isinstance(fitted, Code) else None
-    if code is not None and normalize:
-        raise InputError(f"{whitening}: contains a code, which cannot be scaled: omit `normalize`.")
+    if code is not None and knobs:
+        omit = ", ".join(f"`{name}`" for name in knobs)
+        raise InputError(f"{whitening}: contains a code, whose settings are fixed: omit {omit}, or refit it.")
+    if knobs:
+        fitted = fitted.with_params(**knobs)
     n = len(rows)
     d = as_matrix(rows[:1]).shape[1]
     check_width(f"fit in {whitening}", fitted.n_features_in_, d, vectors)
@@ -134,6 +130,6 @@ def apply(
     with vector_writer(output, width, dtype if code is None else np.uint8, code) as write, progress:
         for start in range(0, n, step):
             block = function(rows[start : start + step])
-            write(None, to_unit_length(block) if normalize else block)
+            write(None, block)
             progress.update(len(block))
     return written(output, n, width, code)

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import (
     EncoderOptions,
-    Knobs,
     Output,
     Place,
     Report,
     Source,
-    check_knobs,
-    load_whitening,
     new_folder,
     one_line,
     say_gamma,
-    whitened_encoder,
 )
 from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_installed, check_name
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
+    from jaxwhiten.encoding import Encoder
     from jaxwhiten.export.databases import Changes
     from jaxwhiten.search import Index
 
@@ -58,7 +55,6 @@ def export(
     keep: bool = False,
     overwrite: bool = False,
     encoder: EncoderOptions = EncoderOptions(),
-    **knobs: Unpack[Knobs],
 ) -> Report:
     """Export an encoder and its whitening to other libraries.
 
@@ -78,36 +74,44 @@ def export(
     """
     check_name("format", format, FORMATS)
     database = format in DATABASES
+    if (index is None) != (into is None) or (keep and not into):
+        raise InputError("--from and --into require each other, and --keep both: pass both, or neither.")
     if not database and (bytes or index or into or keep):
         raise InputError(
             f"--bytes, --from, --into and --keep require a database as the format: {', '.join(DATABASES)}."
         )
     new_folder(output, _KINDS.get(format, "database" if database else "model"), overwrite=overwrite)
-    check_knobs(knobs)
     if format in _NEEDS:
         check_installed(*_NEEDS[format])
-    if database:
-        if (index is None) != (into is None) or (keep and not into):
-            raise InputError("--from and --into require each other, and --keep both: pass both, or neither.")
-        if refused := [f"`{name}`" for name in knobs if name != "gamma"]:
-            raise InputError(f"{', '.join(refused)}: --bytes determines the columns, and β is 1.")
-        for module in _CLIENTS[format] if into else ():
-            check_installed(module, "databases", f"Filling {format}")
-        return _database(output, format, encoder, whitening, knobs, bytes, index, into, keep)
+    for module in _CLIENTS[format] if into else ():
+        check_installed(module, "databases", f"Filling {format}")
 
     from jaxwhiten import export as exports
+    from jaxwhiten.codes import Code, load_fitted
+    from jaxwhiten.whitening import Whitening
 
+    kinds = (Whitening,) if database or format == "faiss" else (Whitening, Code)
+    fitted: Any = load_fitted(whitening, kinds) if whitening else None
     if format == "faiss":
-        fitted: Any = load_whitening(whitening, knobs, code=False) if whitening else encoder.load().view.head.whitening
+        fitted = fitted or encoder.load().view.head.whitening
         if fitted is None:
             raise InputError(f"{encoder.name}: contains no whitening; pass --whitening FILE.")
-        exports.save_faiss(output, fitted if whitening or not knobs else fitted.with_params(**knobs))
+        exports.save_faiss(output, fitted)
         what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
-    elif format == "onnx":
-        exports.save_onnx(output, whitened_encoder(encoder, whitening, knobs))
+        return Report(f"{output}: {what}", {"output": output, "format": format})
+    model = encoder.load()
+    if whitening and isinstance(fitted, Code):
+        model.view.uncoded.check_fitted(fitted, whitening)
+        model = model.with_code(fitted)
+    elif whitening:
+        model = model.with_view(model.view.unfitted) if database else model
+        model = model.with_whitening(fitted, where=whitening)
+    if database:
+        return _database(output, format, model, bytes, index, into, keep)
+    if format == "onnx":
+        exports.save_onnx(output, model)
         what = "model.onnx and the tokenizer"
     else:
-        model = whitened_encoder(encoder, whitening, knobs)
         exports.export_sentence_transformer(output, model)
         what = "a sentence-transformers folder; README.md is its card"
     return Report(f"{output}: {what}", {"output": output, "format": format})
@@ -116,9 +120,7 @@ def export(
 def _database(
     output: str,
     format: str,
-    options: EncoderOptions,
-    whitening: str | None,
-    knobs: Knobs,
+    encoder: Encoder,
     bytes: int | None,
     source: str | None,
     into: str | None,
@@ -131,18 +133,13 @@ def _database(
     index = load_index(source, read_only=True) if source else None
     if index is not None and not index.has_texts:
         raise InputError(f"{source}: stores no documents: build it with `jaxwhiten index`.")
-    encoder = options.load()
-    if whitening:
-        fitted: Any = load_whitening(whitening, knobs, code=False)
-        encoder = encoder.with_view(encoder.view.unfitted).with_whitening(fitted)
-    gamma = knobs.get("gamma")
     stored = None if index is None or not index.has_metadata else [document.metadata or {} for document in index]
-    settings = databases.save_database(output, encoder, format, bytes, gamma=gamma, metadata=stored is not None)
+    settings = databases.save_database(output, encoder, format, bytes, metadata=stored is not None)
     scaled = f"γ = {settings['gamma']:g}, " if "gamma" in settings else ""
     columns = f"{settings['columns']} columns, {scaled}{settings['quantizer']}"
     lines = [f"{output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts: Json = {"output": output, "format": format, **settings}
-    if gamma is None and "gamma" in settings:
+    if "gamma" in settings:
         say_gamma(encoder.with_view(encoder.view.unfitted))
     if index is not None and into is not None:
         place = one_line(into)

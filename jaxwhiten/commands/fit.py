@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jaxwhiten.commands.arguments import (
-    EncoderOptions,
+    FittedOptions,
     Inputs,
     Knobs,
     Output,
@@ -23,7 +23,7 @@ from jaxwhiten.commands.arguments import (
     new_folder,
 )
 from jaxwhiten.commands.texts import STDIN, is_parts, nonempty, sentences
-from jaxwhiten.errors import DataError, InputError, warn
+from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Fields, Json
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Moments
 
 _FILE = ".safetensors"
-_KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
+_KEPT = 1 << 17  # sentences whose vectors are cached, so that an index of them need not encode again
 _FEW = 60  # sentences, of which too few can be held out
 _SCORED = 1 << 13  # sentences on which the loss of a code is measured
 
@@ -48,7 +48,7 @@ def fit(
     no_cache: bool = False,
     overwrite: bool = False,
     table: TableOptions = TableOptions(),
-    encoder: EncoderOptions = EncoderOptions(),
+    encoder: FittedOptions = FittedOptions(),
     **knobs: Unpack[Knobs],
 ) -> Report:
     """Fit a whitening or code, for a model folder that all commands load.
@@ -63,7 +63,7 @@ def fit(
         whitening alone
       bytes: add a code of this many bytes per sentence; default: none
       moments: file for the moments, which can be merged and used to fit any setting
-      no_cache: do not cache the vectors; by default those of up to 131072 sentences are cached
+      no_cache: do not cache the vectors; by default those of the first 131072 sentences are cached
       overwrite: replace an output that exists already
 
     Examples:
@@ -116,15 +116,10 @@ def fit(
         texts = nonempty(filled, path)
         model = encoder.load()
         check_sizes(model.dimension, n_components=knobs.get("n_components"), bytes=bytes)
-        if output:
-            _check_saving(output, model)
-        first = list(itertools.islice(texts, _SCORED if no_cache else _KEPT + 1))
-        if no_cache or len(first) > _KEPT:
-            vectors = model.documents(first[:_SCORED])
-            fitted = Moments().update(vectors).merge(model.documents.moments(itertools.chain(first[_SCORED:], texts)))
-        else:
-            vectors = encode(model, first, "document")
-            fitted = Moments().update(vectors)
+        _check_saving(output, model)
+        first = list(itertools.islice(texts, _KEPT))
+        vectors = encode(model, first, "document", cache=not no_cache)
+        fitted = Moments().update(vectors).merge(model.documents.moments(texts))
         provenance |= model.documents.provenance()
         if output and bytes is not None and model.view.unfitted is model.view:
             loss = _loss(model, first[:_SCORED], vectors, bytes, knobs)
@@ -176,20 +171,17 @@ def _merged(paths: Sequence[str]) -> tuple[Moments, str]:
 
     total = Moments()
     corpora = list[str]()
-    firsts = dict[tuple[int, bytes, bytes], str]()
     for path in paths:
         part = Moments.load(path)
         total.merge(part, path)
-        if (first := firsts.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
-            warn(f"{path}: contains the same moments as {first}: its rows count twice.")
         corpora.append(str(part.provenance.get("corpus") or path))
     return total, " + ".join(corpora)
 
 
-def _check_saving(output: str, encoder: Encoder) -> None:
+def _check_saving(output: str | None, encoder: Encoder) -> None:
     from jaxwhiten.encoding.encoder import check_saving
 
-    if Path(output).suffix != _FILE:
+    if output and Path(output).suffix != _FILE:
         check_saving(encoder, output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,16 +19,13 @@ from jaxwhiten.commands.arguments import (
     encode_for,
 )
 from jaxwhiten.commands.texts import (
-    ALL,
     InputDocuments,
-    Shard,
     as_stored,
     ids_in,
     is_parts,
     read_documents,
-    rows_of,
 )
-from jaxwhiten.errors import Bounds, InputError
+from jaxwhiten.errors import InputError
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Json
@@ -37,25 +35,12 @@ if TYPE_CHECKING:
 
 _RULES = (
     Rule(
-        ("bytes", "codes", "max_length", "rescore", "backend"),
+        ("bytes", "max_length", "rescore", "backend", "no_words"),
         "`like` takes all settings from {like}: omit {given}.",
         beside=("like",),
     ),
-    Rule(
-        ("shard",),
-        "--shard needs a code or whitening that all parts share: fit one with `jaxwhiten fit`, and pass the model with"
-        " --model. Or pass the index of another part with --like.",
-        without=("model", "like"),
-    ),
-    Rule(("keep",), "{input}: has no table: omit {given}.", beside=("parts",)),
-    Rule(("no_words",), "{input}: contains no texts: omit {given}.", beside=("parts", "coded")),
-    Rule(("no_words",), "`like` takes all settings from {like}: omit {given}.", beside=("like",)),
-    Rule(
-        ("model",),
-        "{input}: contains vectors already: omit --model.",
-        beside=("parts",),
-        without=("like",),
-    ),
+    Rule(("id", "keep", "no_words"), "{input}: contains vectors, and no texts: omit {given}.", beside=("parts",)),
+    Rule(("model",), "{input}: contains vectors already: omit `model`.", beside=("parts",), without=("like",)),
 )
 
 
@@ -68,10 +53,8 @@ def index(
     keep: Sequence[str] = (),
     no_words: bool = False,
     bytes: int | None = None,
-    codes: str | None = None,
     rescore: str | None = None,
     backend: str | None = None,
-    shard: Shard | None = None,
     like: Source | None = None,
     no_cache: bool = False,
     overwrite: bool = False,
@@ -87,11 +70,9 @@ def index(
       id: ID column of a table; default: numbers from 0
       keep: column of a table to keep as metadata of the hits; repeat it for more
       no_words: do not index the words of the texts; there is then no --hybrid, and the file is smaller
-      bytes: store each text in this many bytes, by --codes; default: float32
-      codes: the code: spectrum, int8, uint8, binary or ubinary; default with --bytes: spectrum
+      bytes: store each text in this many bytes; default: those of the model's code, or float32
       rescore: float16: keep a copy on disk to rescore the candidates
       backend: search backend; default: faiss-flat
-      shard: index part I of N equal parts of the texts, such as 2 8, with a model of `jaxwhiten fit`, or --like
       like: store the texts as this index does: with its encoder, code, whitening and inverted lists
       no_cache: do not cache the vectors
       overwrite: replace an output that exists already
@@ -102,9 +83,6 @@ def index(
     """
     parts = is_parts(input)
     check_options(_RULES, {**vars(encoder), **locals()})
-    shard = shard or ALL
-    Bounds(1).check("shard", shard[1])
-    Bounds(1, shard[1]).check("shard", shard[0])
 
     from jaxwhiten.search import load_index
     from jaxwhiten.search.build import check_settings
@@ -112,21 +90,21 @@ def index(
     from jaxwhiten.terminal import note
 
     backend = backend or "faiss-flat"
-    check_settings(backend, {}, codes, rescore)  # raises before the texts are encoded
+    check_settings(backend, {}, None, rescore)  # raises before the texts are encoded
     if is_index(check_index_file(output)):
         check_new(output, overwrite)
-    settings: Json = {"backend": backend, "bytes": bytes, "codes": codes, "rescore": rescore}
+    settings: Json = {"backend": backend, "bytes": bytes, "rescore": rescore}
     if like:
         settings = {"like": load_index(like, model=encoder.model)}
     skipped = ""
     if parts:
-        built = _of_parts(input, shard, settings, encoder.tuned)
+        built = _of_parts(input, settings)
     else:
-        documents = read_documents(input, table, id, keep, shard)
+        documents = read_documents(input, table, id, keep)
         skipped = documents.skipped
         settings |= {} if like else {"words": not no_words}
-        columns = {"id": id, "keep": list(keep) or None}
-        built = _of_texts(documents, encoder, {**settings, "columns": columns}, cache=not no_cache)
+        settings["columns"] = {"id": id, "keep": list(keep) or None, "numbers": documents.numbers}
+        built = _of_texts(documents, encoder, settings, cache=not no_cache)
     built.save(output)
     for text in built.notes:
         note(text)
@@ -169,7 +147,7 @@ def add(
         raise InputError(f"{index}: the index stores metadata: pass its columns with --keep.")
     if keep and not opened.has_metadata:
         raise InputError(f"{index}: the index stores no metadata: omit --keep.")
-    ids, texts, metadata, skipped = read_documents(input, table, id, keep, ALL)
+    ids, texts, metadata, skipped, _ = read_documents(input, table, id, keep, opened.columns.get("numbers"))
     ids = as_stored(ids, opened)
     opened.check_ids("add" if ids is None else "upsert", ids, len(texts))
     vectors = encode_for(opened, texts, cache=not no_cache)
@@ -210,6 +188,9 @@ def remove(
     from jaxwhiten.search import load_index
 
     opened = load_index(index)
+    for id_ in ids:
+        if os.path.isfile(id_) and id_ not in opened:
+            raise InputError(f"{id_}: is a file, and not an ID in the index: pass it as `file`.")
     removed = as_stored(ids_in(file, id) if file else list(ids), opened) or []
     count = opened.remove(removed, strict=strict)
     unknown = len({*removed}) - count
@@ -227,14 +208,14 @@ def _of_texts(documents: InputDocuments, encoder: EncoderOptions, settings: Json
     from jaxwhiten.search.documents import unique_ids
     from jaxwhiten.search.text import index_of
 
-    ids, texts, metadata, _ = documents
+    ids, texts, metadata, *_ = documents
     if ids is not None:  # raises before the texts are encoded
         unique_ids(ids, len(texts))
     if (like := settings.get("like")) is not None:
         vectors = encode_for(like, texts, cache=cache)
         return build_index(vectors, documents=texts, ids=ids, metadata=metadata, **settings)
     model = encoder.load()
-    coded = settings["codes"] or settings["bytes"] or model.view.head.code
+    coded = settings["bytes"] or model.view.head.code
     BACKENDS[settings["backend"]].store(coded=bool(coded))
     floats = model.with_view(model.view.uncoded)
     check_sizes(floats.dimension, bytes=settings["bytes"])
@@ -242,18 +223,16 @@ def _of_texts(documents: InputDocuments, encoder: EncoderOptions, settings: Json
     return index_of(model, texts, vectors, ids=ids, metadata=metadata, **settings)
 
 
-def _of_parts(path: str, shard: Shard, settings: Json, tuned: bool | None) -> Index:
+def _of_parts(path: str, settings: Json) -> Index:
     """The index of a folder of `jaxwhiten embed`, with its ids."""
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index
 
     parts = Parts(path)
     ids, vectors = parts.all()
-    chosen = rows_of(shard, len(ids))
     if "like" not in settings:
-        settings = {**settings, "tuned": parts.plan.tuned if tuned is None else tuned}
-        settings["codes"] = getattr(vectors, "code", None) or settings["codes"]
-    return build_index(vectors[chosen], space=parts.plan.space, ids=ids[chosen], **settings)
+        settings = {**settings, "tuned": parts.plan.tuned, "codes": getattr(vectors, "code", None)}
+    return build_index(vectors, space=parts.plan.space, ids=ids, **settings)
 
 
 def sizes(index: Index) -> str:

@@ -12,7 +12,6 @@ from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.codes import Code
-    from jaxwhiten.whitening import Whitening
 
 _ORIGIN = ("model", "pooling", "max_length", "corpus")
 
@@ -26,17 +25,25 @@ def inspect(file: Source, /) -> Report:
     Examples:
       jaxwhiten inspect docs.db
     """
-    from jaxwhiten.codes import Code
+    from jaxwhiten.codes import Code, load_fitted
+    from jaxwhiten.errors import FormatError
     from jaxwhiten.search.header import is_index
-    from jaxwhiten.whitening import spectrum
+    from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning, spectrum
 
     if is_index(file):
         return _listed(file, _index(file))
     if os.path.isdir(file):
         return _listed(file, _model(Path(file)))
-    kind, fitted = load_fitted(file)
+    fitted = load_fitted(file)
     if isinstance(fitted, Code):
         return _listed(file, _code(fitted))
+    kind = fitted.name
+    if isinstance(fitted, Moments):
+        if not fitted.n:
+            raise FormatError(f"{file}: moments of no rows.")
+        with warnings.catch_warnings():  # the commands themselves warn of few rows
+            warnings.simplefilter("ignore", WhiteningWarning)
+            fitted = Whitening.from_moments(fitted)
     provenance = {key: value for key, value in fitted.provenance.items() if value is not None}
     params = fitted.get_params() if kind == "whitening" else None
     facts: Json = {"kind": kind, "params": params, **spectrum(fitted), "provenance": provenance}
@@ -105,19 +112,3 @@ def _code(code: Code) -> Json:
     provenance = code.provenance
     facts = {"kind": "code", **_design(code), "rows": provenance["n"], "dimension": provenance["dimension"]}
     return facts | {name: provenance[name] for name in _ORIGIN if provenance.get(name)}
-
-
-def load_fitted(path: str) -> tuple[str, Whitening | Code]:
-    """The file's kind, and its whitening or code; moments are fitted with default settings."""
-    from jaxwhiten import codes
-    from jaxwhiten.errors import FormatError
-    from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
-
-    fitted = codes.load_fitted(path)
-    if not isinstance(fitted, Moments):
-        return fitted.name, fitted
-    if not fitted.n:
-        raise FormatError(f"{path}: moments of no rows.")
-    with warnings.catch_warnings():  # the commands themselves warn of few rows
-        warnings.simplefilter("ignore", WhiteningWarning)
-        return "moments", Whitening.from_moments(fitted)

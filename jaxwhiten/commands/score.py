@@ -11,7 +11,7 @@ from typing import Annotated, Any, Unpack
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import (
-    EncoderOptions,
+    FittedOptions,
     Report,
     Scaling,
     Sizes,
@@ -35,7 +35,7 @@ def score(
     bytes: Sizes = (),
     n_components: Annotated[Sizes, Parameter(name=("-k", "--dimension"))] = (),
     no_cache: bool = False,
-    encoder: EncoderOptions = EncoderOptions(),
+    encoder: FittedOptions = FittedOptions(),
     **knobs: Unpack[Scaling],
 ) -> Report:
     """Score an encoder on your own pairs, searches or texts, raw, whitened and in fewer bytes.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import Report, Source, printable
-from jaxwhiten.commands.texts import as_stored, ids_in, stdin_lines
+from jaxwhiten.commands.texts import stdin_lines
 from jaxwhiten.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,13 +21,11 @@ def search(
     /,
     *query: str,
     k: Annotated[int, Parameter(name=("-k", "--top"))] = 10,
-    among: Source | None = None,
     where: str | None = None,
     hybrid: bool = False,
     rerank: Source | None = None,
     rerank_depth: int = 100,
     model: Source | None = None,
-    engine: str | None = None,
 ) -> Iterator[Report]:
     """Search an index for the documents nearest to a query.
 
@@ -35,13 +33,11 @@ def search(
       index: a file that `jaxwhiten index` wrote
       query: queries; without any, or with -, they are read from stdin, one per line
       k: results per query
-      among: search only the documents whose IDs are in this file, one per line
       where: search only documents for which this holds, of --id and --keep, such as "date >= '2024'" (SQL)
       hybrid: rank by the words of the query, too
       rerank: cross-encoder that re-ranks the results, a folder
       rerank_depth: results to re-rank
       model: current location of the encoder, if it has moved
-      engine: auto (the fastest here), jax, or openvino on CPUs; default: as the index, any in float32
 
     Examples:
       jaxwhiten search docs.db "someone plays music" -k 3
@@ -56,8 +52,7 @@ def search(
 
     from jaxwhiten.search import Hits, load_index, rerank_hits
 
-    opened = load_index(index, model=model, engine=engine, read_only=True)
-    ids = None if among is None else as_stored(ids_in(among), opened)
+    opened = load_index(index, model=model, read_only=True)
     reranker = None
     if rerank:
         from jaxwhiten.encoding import CrossEncoder
@@ -67,7 +62,7 @@ def search(
     for text in queries or (line.strip() for line in stdin_lines() if not is_blank(line)):
         text.encode()  # UnicodeEncodeError: bytes of an argument that are not UTF-8
         depth = max(k, rerank_depth) if reranker else k
-        hits = opened.search(text, depth, among=ids, where=where, hybrid=hybrid)
+        hits = opened.search(text, depth, where=where, hybrid=hybrid)
         if reranker:
             hits = Hits(rerank_hits(reranker, text, hits)[:k])
         lines = [f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}{_metadata(hit)}" for hit in hits]

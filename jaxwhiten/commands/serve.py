@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from jaxwhiten.commands.arguments import Report, Source
-from jaxwhiten.errors import Bounds, InputError, warn
+from jaxwhiten.errors import REASON, Bounds, InputError, JaxwhitenError, turning, warn
 
 KEY = "JAXWHITEN_API_KEY"
 
@@ -51,7 +51,7 @@ def serve(
     """
     Bounds(0, 65535).check("port", port)
     Bounds(1).check("queue", queue)
-    Bounds(0.0, above=True, noun="seconds").check("timeout", timeout)
+    Bounds(0.0, above=True).check("timeout", timeout)
     if writable and not index:
         raise InputError("`writable` changes an index: specify it with `index`.")
 
@@ -63,7 +63,9 @@ def serve(
     from jaxwhiten.serving.gate import ACCESS
 
     key = os.environ.get(KEY) or None
-    bound, url = bind(host, port)
+    refused = f"port={port}: cannot be listened on at {host} ({REASON}): choose another one, or 0 for any."
+    with turning(JaxwhitenError, refused, OSError):
+        bound, url = bind(host, port)
     with bound:
         if key is None and not ipaddress.ip_address(bound.getsockname()[0]).is_loopback:
             warn(f"{url} is open to the network: set {KEY}, an access key.")

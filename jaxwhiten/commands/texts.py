@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxwhiten.commands.arguments import TableOptions
 from jaxwhiten.errors import REASON, DataError, InputError, check_name, turning
-from jaxwhiten.types import Json
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
-    from jaxwhiten.datasets.columns import Columns
     from jaxwhiten.search import Index
 
-Shard = tuple[int, int]  # a part, counted from 1, and the number of parts
-ALL = (1, 1)
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet", "arrow")
 STDIN = "-"
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?")
 
 
 def is_parts(path: str) -> bool:
@@ -43,7 +41,8 @@ class InputRow(NamedTuple):
 
     id: Any
     text: str
-    metadata: Json | None = None
+    metadata: Any = None
+    written: bool = False  # whether all values are texts, as the file has no others
 
 
 def records(
@@ -55,8 +54,7 @@ def records(
 ) -> Iterator[InputRow]:
     """Like `sentences`, with IDs and with the values in the columns `keep`."""
     from jaxwhiten.datasets.chunks import rows
-    from jaxwhiten.datasets.tables import metadata_rows
-    from jaxwhiten.datasets.textfile import is_pipe, spooled, spooled_stream
+    from jaxwhiten.datasets.textfile import spooled, spooled_stream
 
     if path == STDIN and format in (None, "txt"):
         check_columns(path, "txt", columns, ids, keep)
@@ -65,15 +63,12 @@ def records(
         return
     if path == STDIN:
         path = str(spooled_stream(stdin(), "stdin"))
-    elif is_pipe(path) and format_of(path, format) != "txt":
+    elif format_of(path, format) != "txt":
         path = str(spooled(path))
     for source in sources([path], format, columns, ids, keep):
-        parsed = rows(source, blank=True)
-        if not keep:
-            yield from (InputRow(row.id, row.text or "") for row in parsed)
-            continue
-        for row, (_, metadata) in zip(parsed, metadata_rows(source.path, source.format, keep), strict=True):
-            yield InputRow(row.id, row.text or "", metadata)
+        written = source.format in ("csv", "tsv")
+        for row in rows(source, blank=True, keep=keep):
+            yield InputRow(row.id, row.text or "", row.metadata, written)
 
 
 def stdin_lines() -> Iterator[str]:
@@ -101,10 +96,11 @@ def sources(
 
     A note says which columns were chosen by their names.
     """
-    from jaxwhiten.datasets import corpus_files
     from jaxwhiten.datasets.chunks import Source
-    from jaxwhiten.datasets.columns import TEXTS
+    from jaxwhiten.datasets.columns import TEXTS, guess
     from jaxwhiten.datasets.tables import FORMATS as KNOWN
+    from jaxwhiten.datasets.tables import read_header
+    from jaxwhiten.datasets.textfile import corpus_files
     from jaxwhiten.terminal import note
 
     paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
@@ -116,7 +112,7 @@ def sources(
         check_columns(path, kind, columns, ids, keep)
         column = "+".join(columns or ()) or None
         if kind != "txt" and not column:
-            text_name = text_column(path, kind, [*([ids] if ids else []), *keep])
+            text_name = guess([name for name in read_header(path, kind) if name not in {ids, *keep}], TEXTS, path)
             chosen[text_name.words(TEXTS)] = None
             column = str(*text_name.sentences)
         result.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
@@ -128,10 +124,9 @@ def sources(
 def check_columns(
     path: str, format: str, columns: Sequence[str] | None, ids: str | None, keep: Sequence[str] = ()
 ) -> None:
-    named = {"column": columns, "id": ids, "keep": keep}
-    if format == "txt" and any(named.values()):
-        omit = ", ".join(f"`{name}`" for name, value in named.items() if value)
-        raise InputError(f"{path}: a text file has no columns: omit {omit}, or specify --format.")
+    given = [f"`{name}`" for name, value in {"column": columns, "id": ids, "keep": keep}.items() if value]
+    if format == "txt" and given:
+        raise InputError(f"{path}: a text file has no columns: omit {', '.join(given)}, or specify --format.")
 
 
 def format_of(path: str, format: str | None = None) -> str:
@@ -155,17 +150,6 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     if not first:
         raise DataError(f"{path}: contains no texts.")
     return itertools.chain(first, texts)
-
-
-def text_column(path: str, format: str, others: Collection[str]) -> Columns:
-    """The column of the sentences by its name; `others` contain none."""
-    from jaxwhiten.datasets.columns import TEXTS, guess
-    from jaxwhiten.datasets.sts import check_header
-    from jaxwhiten.datasets.tables import read_header
-
-    header = [name for name in read_header(path, format) if name not in others]
-    check_header(path, header)
-    return guess(header, TEXTS, path)
 
 
 def ids_in(path: str, column: str | None = None) -> list[Any]:
@@ -192,15 +176,26 @@ class InputDocuments(NamedTuple):
     texts: list[str]
     metadata: list[Any] | None
     skipped: str
+    numbers: list[str]  # the kept columns of numbers
 
 
-def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequence[str], shard: Shard) -> InputDocuments:
-    """The documents of a shard of a file, with their values in the columns `id` and `keep`."""
+def read_documents(
+    path: str, table: TableOptions, id: str | None, keep: Sequence[str], numbers: Sequence[str] | None = None
+) -> InputDocuments:
+    """The documents of a file, with their values in the columns `id` and `keep`.
+
+    CSV and TSV have texts only. Of columns in `numbers`, by default those with nothing else, numbers as JSON writes
+    them are kept as numbers, and no text as None: "007" stays text, and with it its column.
+    """
     from jaxwhiten.search.text import without_blank
     from jaxwhiten.terminal import counted
 
     rows = list(records(path, table.format, table.column, id, keep))
-    rows = rows[rows_of(shard, len(rows))]
+    read = {name: [_as_number(row, name) for row in rows] for name in keep}
+    found = [name for name in keep if set() < {*map(type, read[name])} - {type(None)} <= {int, float}]
+    for name in {*keep} & {*(found if numbers is None else numbers)}:
+        for row, value in zip(rows, read[name], strict=True):
+            row.metadata[name] = value
     texts, ids, metadata, blank = without_blank(
         [row.text for row in rows],
         [row.id for row in rows] if id else None,
@@ -209,10 +204,10 @@ def read_documents(path: str, table: TableOptions, id: str | None, keep: Sequenc
     nonempty(iter(texts), path)
     advice = "`encode` keeps them: to align the two, remove them from the file"
     remark = f" ({counted(blank, 'blank texts')} skipped; {advice})" if blank else ""
-    return InputDocuments(ids, texts, metadata, remark)
+    return InputDocuments(ids, texts, metadata, remark, found)
 
 
-def rows_of(shard: Shard, rows: int) -> slice:
-    """The rows of one of several parts, counted from 1: they follow each other and differ by at most one row."""
-    number, count = shard
-    return slice((number - 1) * rows // count, number * rows // count)
+def _as_number(row: InputRow, name: str) -> Any:
+    """The number that a text of CSV writes, None for no text; other values stay what they are."""
+    value = row.metadata[name]
+    return json.loads(value or "null") if row.written and (not value or _NUMBER.fullmatch(value)) else value

@@ -76,7 +76,9 @@ def verify(*path: Source, texts: Source | None = None, clear_cache: bool = False
     failed = [check for check in checks if check.ok is False]
     yield Report("", {"ok": not failed, "checks": [check._asdict() for check in checks]})
     if failed:
-        raise JaxwhitenError(f"{len(failed)} of {len(checks)} checks failed: {failed[0].name}: {failed[0].detail}")
+        raise JaxwhitenError(
+            f"{len(failed)} of {len(checks)} checks failed: {', '.join(check.name for check in failed)}."
+        )
 
 
 def _check(name: str, check: Callable[..., str], *args: Any) -> Check:

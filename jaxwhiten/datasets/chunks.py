@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +67,7 @@ class TextRow(NamedTuple):
     id: str | int
     error: str
     end: Position
+    metadata: Json | None = None
 
 
 class Chunk(NamedTuple):
@@ -95,34 +96,36 @@ class _Kept(BadRows):
         super().__call__(line, reason)
         self.rows.append(TextRow(None, "", reason, Position(line, self.tell())))
 
-    def taken(self) -> list[TextRow]:
-        taken = self.rows
-        self.rows = []
-        return taken
+    def taken(self, after: int) -> list[TextRow]:
+        """The rows that were met since the last call, but those up to a line."""
+        taken, self.rows = self.rows, []
+        return [row for row in taken if row.end.line > after]
 
 
 def rows(
-    source: Source, start: Position = START, skip_bad: bool = False, blank: bool = False
+    source: Source, start: Position = START, skip_bad: bool = False, blank: bool = False, keep: Sequence[str] = ()
 ) -> Generator[TextRow, None, None]:
-    """The rows of a file after the position `start`, without blank ones, or with them."""
+    """The rows of a file after the position `start`, without blank ones, or with them; columns `keep` are metadata."""
     bad = _Kept(source.path, skip_bad)
     name = source.name or Path(source.path).name
     if source.format == "txt":
         lines: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad))
     else:
-        lines = table_rows(source.path, [source.column or "", *filter(None, [source.ids])], source.format, bad)
-    for line, (text, *ids) in lines:
-        yield from (row for row in bad.taken() if row.end.line > start.line)
+        names = [source.column or "", *filter(None, [source.ids])]
+        lines = table_rows(source.path, names, source.format, bad, keep)
+    for line, (text, *values) in lines:
+        yield from bad.taken(start.line)
         if line <= start.line or (not blank and isinstance(text, str) and not text.strip()):
             continue
-        id = whole_id(ids[0]) if ids else f"{name}:{line}"
+        id = whole_id(values[0]) if source.ids else f"{name}:{line}"
         if why := problem(text):
             bad(line, f"{source.column}: {why}" if source.column else why)
         elif not isinstance(id, str | int):
             bad(line, f"{source.ids}: {id!r:.80} is not an ID, expected text or an integer")
         else:
-            yield TextRow(text, id, "", Position(line, bad.tell()))
-    yield from (row for row in bad.taken() if row.end.line > start.line)
+            metadata = dict(zip(keep, values[-len(keep) :], strict=True)) if keep else None
+            yield TextRow(text, id, "", Position(line, bad.tell()), metadata)
+    yield from bad.taken(start.line)
 
 
 def whole_id(id: object) -> Any:

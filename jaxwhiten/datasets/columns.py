@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jaxwhiten.datasets.tables import Column, parts_of
-from jaxwhiten.errors import InputError
+from jaxwhiten.datasets.tables import Column, parts_of, table_format
+from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.io import PathLike
 
 FIRST = "first"
 SECOND = "second"
@@ -22,6 +23,8 @@ SCORE = "score"
 CLASS = "class"
 OTHER = "other"
 _LABELS = (SCORE, CLASS)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_NAME = 3  # words of a column's name
 _UNKNOWN = 2  # columns of sentences, at most, that are taken by their order
 _SHOWN = 400  # characters of a list of names
 _BARE = re.compile(r"(column)?\d+")  # columns of tuples, and of a DataFrame without names
@@ -140,7 +143,7 @@ def is_search(header: Iterable[str]) -> bool:
 
 
 def guess(
-    header: Iterable[str], kind: Kind, where: object, *, columns: Sequence[Column] = (), label: str | None = None
+    header: Iterable[str], kind: Kind, where: PathLike, *, columns: Sequence[Column] = (), label: str | None = None
 ) -> Columns:
     """The columns of a table by their roles: those given, and the others by their names.
 
@@ -149,8 +152,17 @@ def guess(
 
     Raises:
       InputError: The names do not settle the roles.
+      DataError: The first line of a TSV or CSV file is a row, which would be lost as names of columns: it has a number
+        beside other cells, or a cell of four words.
     """
     names = list(dict.fromkeys(header))
+    if not columns and table_format(where) in ("tsv", "csv"):
+        numbers = [name for name in names if NUMBER.fullmatch(name.strip())]
+        if 0 < len(numbers) < len(names) or any(len(name.split()) > _NAME for name in names):
+            raise DataError(
+                f"{where}, line 1: {', '.join(names)[:80]!r} looks like a row: add a line with the names of the"
+                " columns, or specify the column if this is its name."
+            )
     if kind.most == len(names) == 1 and not columns:
         return Columns((names[0],))
     usual = roles(names)
@@ -171,16 +183,18 @@ def guess(
     without_label = label is None and kind.label in _LABELS
     free.pop(label or "", None)
     bare = all(map(_BARE.fullmatch, free))
-    sentences: list[Column | None] = [*columns]
+    sentences: list[Column | None]
     unknown = [name for name, role in free.items() if role in ("", TEXT)]
-    if kind.most == 1 and not columns:
+    if columns:
+        sentences = [*columns]
+    elif kind.most == 1:
         texts = {_normal(name): name for name in unknown}
         sentences = [next((texts[name] for name in _USUAL[TEXT].split() if name in texts), None)]
         unknown = [name for name, role in free.items() if role not in _LABELS]
-    elif bare and not columns:
+    elif bare:
         places = kind.least if without_label else min(len(free), kind.most or kind.least + 1)
         sentences = [None] * max(places, kind.least)
-    elif not columns:
+    else:
         negatives = [name for name, role in free.items() if role == NEGATIVE]
         room = len(negatives) if kind.most is None else kind.most - 2
         if 0 < room < len(negatives):
@@ -189,9 +203,8 @@ def guess(
         sentences = [only(FIRST), only(SECOND), *negatives[:room], *[None] * missing]
     gaps = sentences.count(None)
     ordered = bool(columns) or bare  # then the label may have any name, too
-    if (gaps or without_label) and len(unknown) != gaps + without_label:
-        raise refusal()
-    if not ordered and (without_label or gaps > _UNKNOWN):
+    needed = gaps + without_label
+    if (needed and len(unknown) != needed) or (not ordered and (without_label or gaps > _UNKNOWN)):
         raise refusal()
     rest = iter(unknown)
     filled = tuple(next(rest) if name is None else name for name in sentences)

@@ -60,15 +60,7 @@ class Examples:
     @property
     def label_kind(self) -> str | None:
         """`"class"`, `"score"` or None."""
-        if self.label is None:
-            return None
-        return "class" if self.classes else "score"
-
-    def take(self, count: int, seed: int = 0) -> Examples:
-        """At most `count` rows, drawn without replacement and kept in their order."""
-        if count >= len(self):
-            return self
-        return self.of(np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False)))
+        return None if self.label is None else "class" if self.classes else "score"
 
     def hold_out(self, share: float, seed: int = 0) -> tuple[Examples, Examples]:
         """Splits rows into those to train on and those to score, without a sentence on both sides.

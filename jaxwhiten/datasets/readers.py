@@ -154,7 +154,7 @@ def arrow(path: Path, format: str) -> Opened:
         return enumerate(values(names), 1)
 
     def values(names: Sequence[str]) -> Iterator[Sequence[Any]]:
-        with _batches(path, format, list(names)) as (_, batches):
+        with _batches(path, format, list(dict.fromkeys(names))) as (_, batches):
             for batch in batches:
                 batch.validate(full=True)  # a damaged file has texts that are not UTF-8, or points beyond them
                 yield from zip(*(_values(batch.column(name)).to_pylist() for name in names), strict=True)

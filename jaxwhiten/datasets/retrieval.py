@@ -18,7 +18,7 @@ import numpy as np
 from jaxwhiten.datasets.columns import SEARCHES
 from jaxwhiten.datasets.splits import sentence_key
 from jaxwhiten.datasets.sts import read_kind
-from jaxwhiten.datasets.tables import Table, metadata_rows, read_header, read_table
+from jaxwhiten.datasets.tables import Table, read_header, read_table, table_rows
 from jaxwhiten.errors import DataError, NonFiniteError, warn
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
@@ -79,7 +79,7 @@ class RetrievalData:
     def of(self, rows: Int[np.ndarray, " r"]) -> RetrievalData:
         """These documents with some of the queries, by their numbers."""
         queries = [self.queries[row] for row in rows]
-        own = None if self.own is None else _or_none(self.own[rows])
+        own = None if self.own is None else self.own[rows]
         return dataclasses.replace(self, queries=queries, gold=self.gold.of(rows), own=own)
 
     def others(self, ids: Int[np.ndarray, "q k"]) -> Int[np.ndarray, "q m"]:
@@ -87,14 +87,10 @@ class RetrievalData:
 
         A document that is judged relevant for a query is not its own.
         """
-        if self.own is None:
+        if self.own is None or not self.own_documents:
             return ids
         order = np.argsort(ids == self.own[:, None], axis=1, kind="stable")
         return np.take_along_axis(ids, order[:, :-1], axis=1)
-
-
-def _or_none(own: Int[np.ndarray, " q"]) -> Int[np.ndarray, " q"] | None:
-    return own if (own >= 0).any() else None
 
 
 def from_pairs(
@@ -169,25 +165,26 @@ def _read_beir(folder: Path) -> RetrievalData:
     files = sorted((folder / "qrels").glob("*.tsv"))
     path = files[0] if len(files) == 1 else folder / "qrels" / "test.tsv"
     judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
-    queries = _by_id(folder / "queries.jsonl")
-    documents = _by_id(folder / "corpus.jsonl")
-    grades = judged.numbers("score").tolist()
+    queries, documents = (_by_id(folder / f"{name}.jsonl") for name in ("queries", "corpus"))
     rows = list[Row]()
-    for row, (query, document) in enumerate(zip(judged["query"], judged["document"], strict=True)):
+    for row, (query, document, grade) in enumerate(
+        zip(judged["query"], judged["document"], judged.numbers("score").tolist(), strict=True)
+    ):
         if query not in queries:
             raise DataError(f"{judged.where(row)}: the query {query!r:.80} is not in {folder / 'queries.jsonl'}.")
-        rows.append((query, document, queries[query][0], documents.get(document, (None,))[0], grades[row]))
+        rows.append((query, document, queries[query][0], documents.get(document, (None,))[0], grade))
     data = from_pairs(folder.name, rows, corpus=((key, text) for key, (text, _) in documents.items()))
-    if missing := {document for _, document, *_ in rows} - documents.keys():
+    if missing := {*judged["document"]} - documents.keys():
         warn(f"{path}: {len(missing):,} judged documents are not in the corpus: never found.")
     number = {key: i for i, key in enumerate(documents)}
-    relevant = {(query, document) for query, document, _, _, grade in rows if grade > 0}
-    own = []
-    for key in dict.fromkeys(judged["query"]):
-        other = key not in documents or (key, key) in relevant
-        alike = not other and sentence_key(queries[key][0]) in map(sentence_key, documents[key])
-        own.append(number[key] if alike else -1)
-    data = dataclasses.replace(data, own=_or_none(np.array(own)))
+    relevant = {query for query, document, *_, grade in rows if query == document and grade > 0}
+    own = [
+        number[key]
+        if key in number.keys() - relevant and sentence_key(queries[key][0]) in map(sentence_key, documents[key])
+        else -1
+        for key in dict.fromkeys(judged["query"])
+    ]
+    data = dataclasses.replace(data, own=np.array(own))
     if count := data.own_documents:
         note(f"{folder}: {counted(count, 'documents')} left out of the results of the query with the same id and text")
     return data
@@ -195,11 +192,8 @@ def _read_beir(folder: Path) -> RetrievalData:
 
 def _by_id(path: Path) -> dict[str, tuple[str, str]]:
     """Texts by id, each with its title in front, if it has one, and alone."""
-    names = ["_id", "text", *({"title"} & {*read_header(path)})]
+    titles = sorted({"title"} & {*read_header(path)})
     texts = dict[str, tuple[str, str]]()
-    for line, row in metadata_rows(path, "jsonl", names):
-        text, title = row["text"], row.get("title") or ""
-        if row["_id"] is None or not isinstance(text, str):
-            raise DataError(f"{path}, line {line}: expected _id and text, got {row['_id']!r:.40} and {text!r:.40}.")
-        texts[str(row["_id"])] = f"{title} {text}".strip(), text
+    for _, (key, text, *title) in table_rows(path, ["_id", "text"], keep=titles):
+        texts[str(key)] = " ".join(map(str, filter(None, [*title, text]))).strip(), str(text)
     return texts

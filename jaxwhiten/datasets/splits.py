@@ -54,13 +54,12 @@ def linked_groups(rows: Int[np.ndarray, "columns n"]) -> Int[np.ndarray, " texts
     return connected_components(coo_matrix((np.ones(rows.size, bool), links), shape=(texts, texts)), directed=False)[1]
 
 
-def row_groups(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:
+def row_groups(rows: Int[np.ndarray, "columns n"]) -> Int[np.ndarray, " n"]:
     """The group of every row, from 0 on: rows that share a sentence, also through other rows, are in one.
 
-    >>> row_groups([["a dog", "rain", "snow"], ["rain", "snow", "A DOG"]])
+    >>> row_groups(numbered([["a dog", "rain", "snow"], ["rain", "snow", "A DOG"]]))
     array([0, 0, 0])
     """
-    rows = numbered(columns)
     return np.unique(linked_groups(rows)[rows[0]], return_inverse=True)[1]
 
 
@@ -72,7 +71,7 @@ def independent(columns: Iterable[Sequence[str]]) -> Int[np.ndarray, " n"]:
     >>> independent([["a dog", "A dog", "rain", "snow"], ["A dog runs.", "It runs.", "It rains.", "It snows."]])
     array([0, 0, 1, 2])
     """
-    groups = row_groups(columns)
+    groups = row_groups(numbered(columns))
     if 2 * np.bincount(groups).max(initial=0) <= len(groups):
         return groups
     return np.arange(len(groups))
@@ -93,7 +92,7 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
     """
     texts = numbered(columns)
     n = texts.shape[1]
-    count = max(1, round(share * texts.shape[1]))
+    count = max(1, round(share * n))
     often = np.bincount(texts.ravel())
     of_row = often[texts].max(axis=0)  # rows of the most frequent sentence of each row
     limit = int(often.max())
@@ -101,7 +100,7 @@ def split(columns: Collection[Sequence[str]], share: float, seed: int = 0) -> Sp
     while limit and not out.any():
         free = np.flatnonzero(of_row <= limit)
         if len(free):
-            group = np.unique(linked_groups(texts[:, free])[texts[0, free]], return_inverse=True)[1]
+            group = row_groups(texts[:, free])
             out[free] = _drawn(np.bincount(group), count, seed)[group]
         limit //= 2
     held_out = np.zeros(len(often), bool)

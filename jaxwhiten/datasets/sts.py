@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -11,16 +9,14 @@ from importlib import resources
 import numpy as np
 
 from jaxwhiten.datasets.columns import PAIRS, Columns, Kind, guess, shown
-from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, table_format, where_of
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.datasets.tables import Column, Table, read_header, read_table, where_of
+from jaxwhiten.errors import InputError
 from jaxwhiten.io import PathLike
-from jaxwhiten.terminal import SHOWN, as_html, brief, counted, note, one_line
+from jaxwhiten.terminal import brief, note
 from jaxwhiten.types import Float64
 
 SAMPLE = "sts_sample"
-NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _COLUMNS = ("sentence1", "sentence2", "score")
-_NAME = 3  # words of a column's name
 
 
 @dataclass(frozen=True)
@@ -41,11 +37,6 @@ class Pairs:
         return len(self.sentence1)
 
     __repr__ = brief
-
-    def _repr_html_(self) -> str:
-        rows = itertools.islice(zip(self.sentence1, self.sentence2, self.score, strict=True), SHOWN)
-        cells = [[one_line(first), one_line(second), f"{score:g}"] for first, second, score in rows]
-        return as_html([[*_COLUMNS], *cells], counted(len(self), "pairs"))
 
 
 @dataclass(frozen=True)
@@ -115,25 +106,8 @@ def read_kind(source: PathLike | Table, kind: Kind, names: Sequence[str], column
     if columns:
         taken = Columns(tuple(columns[:2]), columns[2])
     else:
-        header = read_header(source)
-        check_header(source, header)
-        taken = guess(header, kind, where_of(source))
+        taken = guess(read_header(source), kind, where_of(source))
     in_table = (*taken.sentences, taken.label)
     table = read_table(source, {name: column for name, column in zip(names, in_table, strict=True) if column})
     note(taken.words(kind))
     return table
-
-
-def check_header(source: PathLike | Table, header: Sequence[str]) -> None:
-    """Raises DataError for a first line of TSV or CSV that is a row, which would be lost as names of columns.
-
-    A row has a number beside other cells, or a cell of four words.
-    """
-    if isinstance(source, Table) or table_format(source) not in ("tsv", "csv"):
-        return
-    numbers = [cell for cell in header if NUMBER.fullmatch(cell.strip())]
-    if 0 < len(numbers) < len(header) or any(len(cell.split()) > _NAME for cell in header):
-        raise DataError(
-            f"{source}, line 1: {', '.join(header)[:80]!r} looks like a row: add a line with the names of the columns,"
-            " or specify the column if this is its name."
-        )

@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from jaxwhiten.datasets.readers import MISSING, Opened, Rows, arrow, check_colum
 from jaxwhiten.datasets.textfile import BadRows, damage, split_name, spooled
 from jaxwhiten.errors import DataError, InputError, optional, unknown_name
 from jaxwhiten.io import PathLike, existing
-from jaxwhiten.types import Json
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -150,37 +149,33 @@ def table_rows(
     columns: Sequence[Column],
     format: str | None = None,
     bad: BadRows | None = None,
+    keep: Sequence[str] = (),
 ) -> Rows:
-    """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
+    """Yields, in bounded memory, each row's line in the file and its values in the order of the columns.
+
+    Values in the columns `keep` follow as JSON has them: None where there is none, dates and the like as text.
+    """
     bad = bad or bad_rows(source)
     opened = _open(source, bad, format)
     groups = [parts_of(column, opened.header()) if "+" in column else [column] for column in columns]
     names = list(dict.fromkeys(itertools.chain(*groups)))
     places = [[names.index(name) for name in group] for group in groups]
-    for number, row in opened.cells(names):
+    if keep:
+        check_columns(Path(where_of(source)), opened.header(), keep)
+    for number, row in opened.cells([*names, *keep]):
         if problem := next(filter(None, map(_problem, names, row)), None):
             bad(number, problem)
+        elif keep and bytes in map(type, row[len(names) :]):
+            bad(number, "binary values cannot be metadata: keep other columns")
         else:
-            yield number, [_joined([row[place] for place in group]) for group in places]
+            values = [_joined([row[place] for place in group]) for group in places]
+            yield number, values + list(map(_as_json, row[len(names) :])) if keep else values
 
 
 def _joined(values: Sequence[Any]) -> Any:
     if len(values) == 1:
         return values[0]
     return "\n".join(filter(str.strip, map(str, values)))
-
-
-def metadata_rows(path: PathLike, format: str, names: Sequence[str]) -> Iterator[tuple[int, Json]]:
-    """Yields each row's line in the file and its values in columns, as JSON has them; None where there is no value.
-
-    Dates and other values that JSON does not have are text.
-    """
-    opened = _open(path, BadRows(path), format)
-    check_columns(Path(path), opened.header(), names)
-    for number, row in opened.cells(names):
-        if any(isinstance(value, bytes) for value in row):
-            raise DataError(f"{path}, line {number}: binary values cannot be metadata: keep other columns.")
-        yield number, dict(zip(names, map(_as_json, row), strict=True))
 
 
 def _as_json(value: object) -> Any:

@@ -227,7 +227,7 @@ def by_words(data: Pairs | RetrievalData) -> Iterator[Form]:
 
 def _deep(data: RetrievalData) -> int:
     """How many results are ranked, so that enough remain without a query's own document."""
-    return min(_DEEP + (data.own is not None), len(data.documents))
+    return min(_DEEP + bool(data.own_documents), len(data.documents))
 
 
 def _distinct(pairs: Pairs) -> tuple[list[str], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.columns import CLASS, SCORE, Columns, Kind, guess, roles, shown
+from jaxwhiten.datasets.columns import CLASS, NUMBER, SCORE, Columns, Kind, guess, roles, shown
 from jaxwhiten.datasets.examples import (
     ABSENT,
     FLOAT32,
@@ -21,7 +21,6 @@ from jaxwhiten.datasets.examples import (
     text_examples,
 )
 from jaxwhiten.datasets.splits import linked_groups
-from jaxwhiten.datasets.sts import NUMBER, check_header
 from jaxwhiten.datasets.tables import Column, Table, as_table, parts_of, read_header, read_table
 from jaxwhiten.datasets.textfile import split_name
 from jaxwhiten.encoding import Encoder
@@ -76,8 +75,6 @@ def read_rows(
         return text_examples(str(source), skip_bad_rows=skip_bad_rows)
     where = "the rows" if isinstance(source, Table) else source
     header = read_header(source)
-    if not columns:
-        check_header(source, header)
     chosen = _chosen(header, where, objective, columns, label)
     label = chosen.label
     sentence_columns = {" + ".join(parts_of(column, header)): column for column in chosen.sentences}

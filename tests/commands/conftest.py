@@ -95,6 +95,7 @@ def home(tmp_path_factory, tiny_model):
     for line in (
         f"fit {{texts.txt}} {MODEL} -o {{small}} --moments {{m.safetensors}} -k 8",
         f"fit {{texts.txt}} {MODEL} -o {{w.safetensors}}",
+        *(f"fit {{texts-{n}.txt}} {MODEL} -o {{w-{n}.safetensors}}" for n in (4, 5)),
         f"encode {{texts.txt}} {MODEL} -o {{x.npy}}",
         f"index {{texts.txt}} {MODEL} -o {{idx.db}}",
         f"index {{docs.csv}} --id key {MODEL} -o {{docs.db}}",

@@ -1,7 +1,5 @@
 """`jaxwhiten apply`: the whitening of the library on a memory-mapped file, in blocks."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -22,12 +20,3 @@ def test_blocks_give_what_the_whole_gives(run, whitening_file, vectors, tmp_path
     out = np.load(tmp_path / "out.npy")
     assert out.shape == (101, 16)
     np.testing.assert_allclose(out, Whitening.load(whitening_file).transform(vectors), atol=1e-5)
-
-
-def test_to_stdout(run, whitening_file, vectors, tmp_path):
-    np.save(tmp_path / "v.npy", vectors[:3])
-    done = run("apply", whitening_file, tmp_path / "v.npy", "-o", "-")
-    rows = [json.loads(line) for line in done.out.splitlines()]
-    assert [list(row) for row in rows] == [["embedding"]] * 3
-    expected = Whitening.load(whitening_file).transform(vectors[:3])
-    np.testing.assert_allclose([row["embedding"] for row in rows], expected, atol=1e-5)

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from jaxwhiten import POOLINGS as REGISTRY
-from jaxwhiten.codes import CODES
 from jaxwhiten.commands.arguments import in_flags
 from jaxwhiten.commands.cli import APP
 from tests.conftest import slow_but
@@ -15,10 +14,6 @@ from tests.sentences import generated
 def test_help_names_every_pooling(run):
     of_eval = {"ditto", "promptbert", "idf"}  # registered if other tests have imported them
     assert set(REGISTRY) - of_eval <= set(re.findall(r"\w+", run("fit", "--help").out.partition("--pooling")[2]))
-
-
-def test_help_names_every_code(run):
-    assert set(CODES) <= set(re.findall(r"\w+", run("index", "--help").out.partition("--codes CODES")[2]))
 
 
 @pytest.mark.filterwarnings("always::jaxwhiten.whitening.whitening.WhiteningWarning")

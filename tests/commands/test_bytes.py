@@ -11,7 +11,7 @@ from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import load_code
 from jaxwhiten.codes.files import open_vectors
 from jaxwhiten.encoding import store
-from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search import build_index
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 
@@ -56,23 +56,15 @@ def test_fit_and_apply_read_codes_as_what_they_stand_for(run, codes, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), wanted)
 
 
-@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
-def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, coded, backend, tmp_path):
+def test_an_index_of_a_file_of_codes_is_searched_and_shown(run, codes, corpus, coded, tmp_path):
     found = open_vectors(str(codes))
-    build_index(found, backend, codes=found.code).save(tmp_path / "idx")
-    index = load_index(tmp_path / "idx")
-    view = Encoder.from_pretrained(coded).view.uncoded
-    vectors = view(corpus.read_text().split("\n")[:-1])
-    same = build_index(vectors, backend, codes=found.code, space=view.space)
-    assert (index.size, index.input_dimension, index.codes.bytes) == (600, 20, 8)
-    for mine, theirs in zip(index.search(vectors[:50], 5), same.search(vectors[:50], 5), strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    build_index(found, "jax", codes=found.code).save(tmp_path / "idx")
     text = corpus.read_text().split("\n")[7]
     done = run("search", tmp_path / "idx", text, "-k", 1)  # the code says which encoder its queries take
     assert (done.code, done.out.split()[1]) == (0, "7"), done.err
     done = run("inspect", tmp_path / "idx", "--json")
     told = json.loads(done.out)
-    assert (told["backend"], told["size"], told["ids"], told["texts"]) == (backend, 600, "numbers", False)
+    assert (told["backend"], told["size"], told["ids"], told["texts"]) == ("jax", 600, "numbers", False)
     assert (told["space"]["model"], told["codes"]["bytes"]) == (str(coded), 8)
     shown = run("inspect", tmp_path / "idx").out
     assert "\n  codes       name spectrum, bytes 8, axes 20" in shown
@@ -96,12 +88,6 @@ def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, m
     done = run("index", corpus, "--model", tmp_path / "small", "-o", tmp_path / "idx")
     assert done.code == 0, done.err
     assert len(encoded) == 600  # none anew
-    index, texts = load_index(tmp_path / "idx"), corpus.read_text().split("\n")[:-1]
-    view = Encoder.from_pretrained(tmp_path / "small").view.uncoded
-    same = build_index(np.asarray(view(texts)), codes=Encoder.from_pretrained(tmp_path / "small").view.head.code)
-    (scores, ids), (own, others) = (i.search(view(texts[:50]), 3) for i in (index, same))
-    np.testing.assert_allclose(scores, own, atol=1e-5)
-    assert (ids == others).mean() > 0.99
     shutil.rmtree(tmp_path / "cache")
     assert run(*fit, "--no-cache", "--overwrite").code == 0
     assert not (tmp_path / "cache" / "embeddings").exists()

@@ -5,12 +5,10 @@ import re
 
 import pytest
 
-from configs.settings import Data
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError
 from jaxwhiten.scoring import read
 from jaxwhiten.training import OBJECTIVES, read_rows
-from train.examples import load_examples
 
 # The columns, by their numbers, that doors read as sentences in this order, and as the label; - is refused.
 HEADERS = """
@@ -93,12 +91,6 @@ def test_every_door_reads_a_table_alike(run, tmp_path, capsys, header, mnr, cose
         examples = read_rows(rows, OBJECTIVES[objective])
         return numbers(examples.columns.values(), names, examples.label)
 
-    def of_program(objective):
-        data = Data()
-        data.file = str(path)
-        examples = load_examples(data, OBJECTIVES[objective])
-        return numbers(examples.columns.values(), names, examples.label)
-
     def of_score(data):
         found = read(data)
         if hasattr(found, "sentence1"):
@@ -110,8 +102,8 @@ def test_every_door_reads_a_table_alike(run, tmp_path, capsys, header, mnr, cose
         return numbers([list(sentences(str(path)))], names)
 
     doors = [
-        (mnr, ["train"], [lambda: of_rows(path, "mnr"), lambda: of_rows(columns, "mnr"), lambda: of_program("mnr")]),
-        (cosent, ["train", "--objective", "cosent"], [lambda: of_rows(path, "cosent"), lambda: of_program("cosent")]),
+        (mnr, ["train"], [lambda: of_rows(path, "mnr"), lambda: of_rows(columns, "mnr")]),
+        (cosent, ["train", "--objective", "cosent"], [lambda: of_rows(path, "cosent")]),
         (score, ["score"], [lambda: of_score(path), lambda: of_score(columns)]),
         (fit, ["fit"], [of_texts, lambda: of_rows(columns, "simcse")]),
     ]

@@ -18,28 +18,17 @@ def vectors(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(SENTENCES)
 
 
-def write(folder, ending):
-    """The sentences in a file of that ending, in a column `text` beside a number."""
-    path = folder / f"sentences{ending}"
-    if ending == ".txt":
-        path.write_text("".join(text + "\n" for text in SENTENCES), encoding="utf-8")
-    elif ending == ".jsonl":
-        rows = [json.dumps({"id": i, "text": text}) for i, text in enumerate(SENTENCES)]
-        path.write_text("\n".join(rows), encoding="utf-8")
-    elif ending == ".tsv":
-        rows = ["id\ttext", *(f"{i}\t{text}" for i, text in enumerate(SENTENCES))]
-        path.write_text("\n".join(rows), encoding="utf-8")
-    else:
-        pa = pytest.importorskip("pyarrow")
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table({"id": list(range(len(SENTENCES))), "text": SENTENCES}), path)
-    return path
+@pytest.fixture
+def parquet(tmp_path):
+    """The sentences in a column `text` beside a number."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"id": list(range(len(SENTENCES))), "text": SENTENCES}), tmp_path / "sentences.parquet")
+    return tmp_path / "sentences.parquet"
 
 
-@pytest.mark.parametrize("ending", [".txt", ".tsv", ".jsonl", ".parquet"])
-def test_every_input_form_gives_the_vectors_in_order(run, tiny_model, tmp_path, vectors, ending):
-    path = write(tmp_path, ending)
+def test_lines_give_the_vectors_in_order(run, tiny_model, tmp_path, vectors):
+    path = tmp_path / "sentences.txt"
+    path.write_text("".join(text + "\n" for text in SENTENCES), encoding="utf-8")
     done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.npy", "--block", 4)
     assert (done.code, done.out.count("\n")) == (0, 1)
     assert "10 32-dimensional vectors" in done.out
@@ -48,10 +37,9 @@ def test_every_input_form_gives_the_vectors_in_order(run, tiny_model, tmp_path, 
     np.testing.assert_allclose(out, vectors, atol=1e-5)
 
 
-def test_parquet_holds_texts_and_vectors(run, tiny_model, tmp_path, vectors):
+def test_parquet_holds_texts_and_vectors(run, tiny_model, tmp_path, vectors, parquet):
     pq = pytest.importorskip("pyarrow.parquet")
-    path = write(tmp_path, ".jsonl")
-    done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.parquet", "--block", 3)
+    done = run("encode", parquet, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.parquet", "--block", 3)
     assert done.code == 0, done.err
     table = pq.read_table(tmp_path / "e.parquet")
     assert table["text"].to_pylist() == SENTENCES
@@ -67,9 +55,8 @@ def test_stdin_to_stdout_as_json_lines(run, tiny_model, vectors, monkeypatch):
     np.testing.assert_allclose([row["embedding"] for row in rows], vectors, atol=1e-5)
 
 
-def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch):
-    raw = write(tmp_path, ".parquet").read_bytes()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch, parquet):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(parquet.read_bytes())))
     words = ("--format", "parquet", "--column", "text", "--output", tmp_path / "e.npy")
     done = run("encode", "-", "--model", tiny_model, *MODEL, *words)
     assert done.code == 0, done.err

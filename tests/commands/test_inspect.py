@@ -7,8 +7,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from jaxwhiten import Encoder, Moments, Whitening
-from jaxwhiten.models import StaticEncoder
-from jaxwhiten.whitening.spectrum import participation_ratio
 
 
 def test_text(run, whitening_file):
@@ -27,12 +25,9 @@ def test_json_of_moments_and_of_their_whitening_agree(run, whitening_file):
     whitening = json.loads(run("inspect", whitening_file, "--json").out)
     assert (moments["kind"], whitening["kind"]) == ("moments", "whitening")
     assert (moments["params"], whitening["params"]["n_components"]) == (None, 16)
-    for key in ("n", "dimension", "rank", "explained", "before"):
-        assert moments[key] == pytest.approx(whitening[key]) if key == "before" else moments[key] == whitening[key]
-    fitted = Whitening.load(whitening_file)
-    np.testing.assert_allclose(whitening["eigenvalues"], fitted.eigenvalues_)
-    after = participation_ratio(fitted.variances_[:16] * fitted.scales_**2)  # 16 but for shrinkage
-    assert whitening["after"]["participation_ratio"] == pytest.approx(after, abs=1e-3)
+    for key in ("n", "dimension", "rank", "explained"):
+        assert moments[key] == whitening[key]
+    np.testing.assert_allclose(whitening["eigenvalues"], Whitening.load(whitening_file).eigenvalues_)
     assert whitening["provenance"]["pooling"] == "mean"
 
 
@@ -57,7 +52,3 @@ def test_a_model_folder(run, tmp_path, tiny_model):
     assert "prompts     none" in shown.out
     none = run("inspect", tiny_model)
     assert ("head        none" in none.out, "unused      none" in none.out) == (True, True)
-    static = Encoder.from_module(StaticEncoder(np.eye(200, 8, dtype=np.float32)), tiny_model).save(tmp_path / "static")
-    assert "model_type  static" in run("inspect", static).out
-    done = run("inspect", tmp_path)
-    assert (done.code, "no config.json" in done.err) == (2, True)

@@ -39,9 +39,9 @@ def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
     monkeypatch.setattr("jaxwhiten.search.load_index", lambda path, **how: index)
     monkeypatch.setattr(export, "check_installed", lambda *_: None)
     monkeypatch.setattr(EncoderOptions, "load", lambda _: None)
-    monkeypatch.setattr(databases, "save_database", lambda *_, **__: {"columns": 1, "gamma": 1.0, "quantizer": "bits"})
+    monkeypatch.setattr(databases, "save_database", lambda *_, **__: {"columns": 1, "quantizer": "bits"})
     monkeypatch.setattr(Encoder, "from_pretrained", lambda folder: SimpleNamespace(encode_document=None))
-    words = ("export", "--format", "pgvector", "-o", tmp_path / "out", "--gamma", 1, "--from", "idx", "--into", place)
+    words = ("export", "--format", "pgvector", "-o", tmp_path / "out", "--from", "idx", "--into", place)
     monkeypatch.setattr(databases, "fill", refused)
     done = run(*words)
     assert done.code == 1

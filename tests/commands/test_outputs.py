@@ -11,30 +11,20 @@ from tests.commands.conftest import MODEL, TEXTS, contents, words_of
 # Every command that writes, each with an output that would replace an input of its own.
 REPLACING_INPUTS = [
     f"fit {{texts.txt}} {MODEL} -o {{texts.txt}}",
-    f"fit {{texts.txt}} {MODEL} -o {{model}}",
     "fit {texts.txt} --model {small} -o {small}",
     f"fit {{texts.txt}} {MODEL} -o {{model/model.safetensors}}",
     f"fit {{texts.txt}} {MODEL} --moments {{model/model.safetensors}}",
     f"fit {{texts.txt}} {MODEL} -o {{new}}.safetensors --moments {{new}}.safetensors",
-    "fit {x.npy} -o {x.npy}",
     "fit {parts} --moments {parts/plan.json}",
     "export --format onnx --model {small} -o {small}",
-    "export --format faiss --model {small} -o {small}",
-    "export --format sqlite-vec --model {small} -o {small}",
     "export --format sqlite-vec --model {small} -o {new} --from {idx.db} --into {idx.db}",
     "export --model {model} --pooling mean --whitening {w.safetensors} -o {w.safetensors}",
-    "distill --model {small} -o {small}",
     "distill --model {model} --pooling mean --corpus {texts.txt} -o {texts.txt}",
-    "fit {m.safetensors} --moments {m.safetensors}",
     "fit {m.safetensors} {m.safetensors} -o {m.safetensors}",
     "apply {w.safetensors} {x.npy} -o {x.npy}",
-    "encode {texts.txt} --model {small} -o {texts.txt}",
-    "encode {texts.txt} --model {small} --whitening {w.safetensors} -o {w.safetensors}",
     "embed {texts.txt} --model {small} -o {texts.txt}",
     "train {pairs.tsv} --model {model} -o {pairs.tsv}",
     "train {pairs.tsv} --model {model} --objective distil_mse --teacher {small} -o {small}",
-    "embed {texts.txt} --model {small} -o {small}",
-    "index {texts.txt} --model {small} -o {small}",
     "index {texts.txt} --model {small} -o {texts.txt}",
     "index {texts.txt} --like {idx.db} -o {idx.db}",
     "index {parts} -o {parts}",
@@ -42,19 +32,14 @@ REPLACING_INPUTS = [
 # Outputs that exist and are of another kind or someone's own; names of inputs are free.
 REPLACING_OTHERS = [
     "export --format onnx --model {model} --pooling mean -o {small}",
-    "export --format faiss --model {model} --whitening {w.safetensors} --pooling mean -o {small}",
     f"fit {{texts.txt}} {MODEL} -o {{idx.db}}",
     f"fit {{texts.txt}} {MODEL} -o {{foreign}}",
-    f"fit {{texts.txt}} {MODEL} -o {{foreign.safetensors}}",
     f"fit {{texts.txt}} {MODEL} -o {{m.safetensors}}",
     f"fit {{texts.txt}} {MODEL} --moments {{w.safetensors}}",
-    "fit {m.safetensors} --moments {w.safetensors}",
     f"encode {{texts.txt}} {MODEL} -o {{foreign.jsonl}}",
     "apply {w.safetensors} {x.npy} -o {foreign.parquet}",
     f"index {{texts.txt}} {MODEL} -o {{foreign}}",
-    f"index {{texts.txt}} {MODEL} -o {{small}}",
     f"index {{texts.txt}} {MODEL} -o {{foreign.parquet}}",
-    f"index {{texts.txt}} {MODEL} -o {{m.safetensors}}",
     f"embed {{texts.txt}} {MODEL} -o {{foreign}}",
 ]
 
@@ -68,17 +53,15 @@ def test_nothing_that_is_there_is_lost(run, things, line):
     assert contents(things) == before
 
 
-@pytest.mark.parametrize("line", ["export --format onnx --model {m} -o {m}", "fit {t} --model {m} -o {m}"])
-def test_an_input_by_another_name_is_an_input(run, things, line):
+def test_an_input_by_another_name_is_an_input(run, things):
     (things / "link").symlink_to(things / "small")
     before = contents(things)
-    line = line.replace("-o {m}", "-o {link}").replace("{m}", "{small}").replace("{t}", "{texts.txt}")
-    done = run(*words_of(line, things), "--overwrite")
+    done = run(*words_of("fit {texts.txt} --model {small} -o {link} --overwrite", things))
     assert (done.code, "would replace" in done.err) == (2, True), done.err
     assert contents(things) == before
 
 
-@pytest.mark.parametrize("name", ["old", "w.safetensors", "m.safetensors", "x.npy", "idx.db", "begun"])
+@pytest.mark.parametrize("name", ["old", "w.safetensors", "x.npy", "idx.db", "begun"])
 def test_what_is_read_only_stays(run, things, name):
     if name == "old":
         shutil.copytree(things / "small", things / "old")
@@ -88,7 +71,6 @@ def test_what_is_read_only_stays(run, things, name):
     line = {
         "old": f"fit {{texts.txt}} {MODEL} -o {{old}} -k 4 --overwrite",
         "w.safetensors": f"fit {{texts.txt}} {MODEL} -o {{w.safetensors}} -k 4 --overwrite",
-        "m.safetensors": f"fit {{texts.txt}} {MODEL} --moments {{m.safetensors}} --overwrite",
         "x.npy": f"encode {{pairs.tsv}} --column sentence1 {MODEL} -o {{x.npy}} --overwrite",
         "idx.db": f"index {{pairs.tsv}} --column sentence1 {MODEL} -o {{idx.db}} --overwrite",
         "begun": f"embed {{texts.txt}} {MODEL} -o {{begun}}",

@@ -78,32 +78,23 @@ def damaged(tiny_model, folder, what):
     path = folder / what
     if what == "absent":
         return path, "no such folder"
-    if what == "x.npy":
-        np.save(path, np.eye(3))
-        return path, "is a file"
-    if what == "empty folder":
-        path.mkdir()
-        return path, "no config.json"
     if what == "index":
         Encoder.from_pretrained(tiny_model, pooling="mean").index(TEXTS).save(path)
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         return path, "cannot be read"
     shutil.copytree(tiny_model, path)
-    if what == "tokenizer":
-        (path / "tokenizer.json").write_text("{}")
-        return path, "tokenizer"
     (path / "model.safetensors").write_bytes((path / "model.safetensors").read_bytes()[:5000])
     return path, "not a readable safetensors file"
 
 
-@pytest.mark.parametrize("what", ["absent", "x.npy", "empty folder", "index", "tokenizer", "weights"])
+@pytest.mark.parametrize("what", ["absent", "index", "weights"])
 def test_what_is_damaged_fails_with_its_reason(run, tiny_model, tmp_path, what):
     path, reason = damaged(tiny_model, tmp_path, what)
     done = run("verify", path)
     assert done.code == 1
     assert f"FAIL {path}" in done.out
-    assert done.err.count("\n") == 1
-    assert reason in done.err
+    assert done.err == f"error: 1 of 1 checks failed: {path}.\n"
+    assert reason in done.out
 
 
 def test_the_cache_is_shown_and_cleared(run, tmp_path, monkeypatch):

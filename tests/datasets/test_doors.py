@@ -66,34 +66,25 @@ def test_ids_in_floating_point_are_integers_unless_they_may_be_rounded(tmp_path)
         list(chunks.rows(source))
 
 
-def beir(folder, document_ids, documents, queries, judged):
+def beir(folder, queries, judged):
     (folder / "qrels").mkdir(parents=True)
-    ids = [document_ids.format(row) for row in range(len(documents))]
-    corpus = [
-        {"_id": id, "title": "T" if id == "0" else "", "text": text} for id, text in zip(ids, documents, strict=True)
-    ]
-    json_lines(folder / "corpus.jsonl", corpus)
-    json_lines(folder / "queries.jsonl", [{"_id": str(row), "text": text} for row, text in enumerate(queries)])
-    lines = [f"{query}\t{ids[document]}\t1" for query, document in judged]
+    for name, texts in (("corpus", ["a dog", "rain", "music"]), ("queries", queries)):
+        rows = [{"_id": str(row), "title": "T" * (text == "a dog"), "text": text} for row, text in enumerate(texts)]
+        json_lines(folder / f"{name}.jsonl", rows)
+    lines = [f"{query}\t{document}\t1" for query, document in judged]
     (folder / "qrels/test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
-    return folder
+    return read_own(folder)
 
 
 def test_only_a_query_itself_is_left_out_and_never_a_judged_document(tmp_path, capsys):
-    texts = ["a dog", "rain", "music"]
-    alike = read_own(
-        beir(tmp_path / "a", "{}", texts, ["what dog", "what rain", "what music"], [(0, 0), (1, 1), (2, 2)])
-    )
-    assert alike.own is None
-    judged = read_own(beir(tmp_path / "b", "{}", texts, texts, [(0, 0), (1, 1), (2, 2)]))
-    assert judged.own is None
+    assert beir(tmp_path / "a", ["what dog", "what rain", "what music"], [(0, 0), (1, 1), (2, 2)]).own_documents == 0
+    assert beir(tmp_path / "b", ["a dog", "rain", "music"], [(0, 0), (1, 1), (2, 2)]).own_documents == 0
     assert "left out" not in capsys.readouterr().err
-    own = read_own(beir(tmp_path / "c", "{}", texts, [" A dog ", "rain", "something else"], [(0, 1), (1, 1), (2, 0)]))
+    own = beir(tmp_path / "c", [" A dog ", "rain", "something else"], [(0, 1), (1, 1), (2, 0)])
     assert own.own.tolist() == [0, -1, -1]
     assert own.others(np.array([[0, 1, 2]] * 3)).tolist() == [[1, 2], [0, 1], [0, 1]]
     assert own.own_documents == 1
     assert "c: 1 document left out of the results of the query with the same id and text" in capsys.readouterr().err
-    assert own.of(np.array([1])).own is None
     assert own.of(np.array([0, 2])).own.tolist() == [0, -1]
 
 

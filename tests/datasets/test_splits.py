@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.datasets import Examples
-from jaxwhiten.datasets.splits import independent, row_groups, sentence_key, split
+from jaxwhiten.datasets.splits import independent, numbered, row_groups, sentence_key, split
 from jaxwhiten.errors import InputError
 from jaxwhiten.training import HeldOut, beside, hold_out
 
@@ -76,7 +76,7 @@ def test_rows_that_connect_everything_are_left_out():
     first = [f"a {row // 2}" for row in range(400)]
     second = ["Yes." if row % 2 else f"b {row}" for row in range(400)]
     parts = split([first, second], 0.1)
-    assert np.bincount(row_groups([first, second])).tolist() == [400]
+    assert np.bincount(row_groups(numbered([first, second]))).tolist() == [400]
     assert (len(parts.held_out), len(parts.connecting), len(parts.train)) == (40, 40, 320)
     np.testing.assert_array_equal(parts.connecting, parts.held_out + 1)
     kept, _ = Examples({"a": first, "b": second}).hold_out(0.1)

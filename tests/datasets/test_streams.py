@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, evaluate, train
+from jaxwhiten import Encoder
 from jaxwhiten.datasets.tables import as_table
 from jaxwhiten.errors import InputError
-from jaxwhiten.options import TrainingOptions
 from jaxwhiten.scoring import data
 from jaxwhiten.training import find_objective
 from jaxwhiten.training.rows import read_rows
@@ -68,9 +67,6 @@ def passes(stream):
     return getattr(stream, "table", stream).passes
 
 
-STREAMS = pytest.mark.parametrize("stream_of", [Shuffled, of_datasets])
-
-
 def renamed(**names):
     return [{new: row[old] for old, new in names.items()} for row in ROWS]
 
@@ -83,14 +79,9 @@ def numbered(*columns):
 DOORS = {
     "as_table": (ROWS, lambda stream: numbered(*[*as_table(stream).values()][:2])),
     "pairs": (ROWS, lambda stream: numbered(*_sides(data.read(stream)))),
-    "pairs by name": (ROWS, lambda stream: numbered(*_sides(data.read(stream, ("sentence2", "sentence1", "score"))))),
     "searches": (
         renamed(sentence1="query", sentence2="document"),
         lambda stream: _matches(data.read(stream)),
-    ),
-    "training": (
-        renamed(sentence1="anchor", sentence2="positive"),
-        lambda stream: numbered(*read_rows(stream, find_objective("mnr")).columns.values()),
     ),
     "training on scores": (ROWS, lambda stream: _scored(read_rows(stream, find_objective("cosent")))),
 }
@@ -111,8 +102,7 @@ def _scored(examples):
     return sides
 
 
-@STREAMS
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("stream_of", "door"), [*((Shuffled, door) for door in DOORS), (of_datasets, "as_table")])
 def test_rows_stay_together_and_are_read_once(stream_of, door):
     rows, read = DOORS[door]
     first, second = read(stream := stream_of(rows))
@@ -121,17 +111,7 @@ def test_rows_stay_together_and_are_read_once(stream_of, door):
     assert passes(stream) == 1
 
 
-@STREAMS
-def test_evaluate_and_train_read_a_stream_once(stream_of, tiny_encoder):
-    evaluate(tiny_encoder, stream := stream_of(ROWS), resamples=10)
-    assert passes(stream) == 1
-    pytest.importorskip("optax")
-    options = TrainingOptions(steps=1, batch_size=4, held_out=0.0)
-    train(tiny_encoder, stream := stream_of(ROWS), "cosent", options)
-    assert passes(stream) == 1
-
-
-@STREAMS
+@pytest.mark.parametrize("stream_of", [Shuffled, of_datasets])
 def test_two_columns_of_a_stream_are_refused(stream_of, tiny_encoder):
     stream = stream_of(ROWS)
     columns = {name: stream[name] for name in stream.column_names}

@@ -180,7 +180,6 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
     assert run("embed", docs, "--model", there, "-o", tmp_path / "parts").code == 0
     for words in (
         "add {t}/docs.db {t}/new.txt --model {b}",
-        "encode {t}/new.txt --model {b} --whitening {t}/w.safetensors -o {t}/e.npy",
         "export --model {b} --whitening {t}/w.safetensors -o {t}/exported",
         "search {t}/docs.db water --model {b}",
         "fit {t}/a.m {t}/b.m --moments {t}/c.m",

@@ -31,7 +31,7 @@ def commands(operation, folder, model):
     texts = str(folder / "texts.txt")
     return {
         "encode": [["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), "--overwrite", *of_model]],
-        "index": [["index", texts, "-o", str(folder / "docs.db"), "--codes", "int8", "--overwrite", *of_model]],
+        "index": [["index", texts, "-o", str(folder / "docs.db"), "--bytes", "4", "--overwrite", *of_model]],
     }[operation]
 
 

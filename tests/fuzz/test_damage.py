@@ -181,6 +181,7 @@ class Kind:
     odd: Any = ODD
 
 
+DTYPES = ["F32", "F64", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "F8_E5M2", "C64", "F4", "F8_E8M0", "X", ""]
 SIZES = st.sampled_from([1, 2, 3, 8, 512, 513, 16_384, 131_072, 5_000_000, 10**9, 10**12, 10**30])
 FILES = {
     **{
@@ -258,7 +259,12 @@ FAST += [name for name in FILES if not name.startswith(("head", "config"))]
 @given(data=st.data())
 def test_what_is_damaged_is_refused_by_name_or_read_as_promised(place, data):
     kind, folder, value = place
-    if isinstance(value, bytes):
+    if kind.file == "model.safetensors" and data.draw(st.booleans()):
+        header, body = unpack(value)
+        odd = ODD | SIZES | st.sampled_from(DTYPES) | st.just([0, len(body) - 4])
+        size = data.draw(st.sampled_from([None, None, 0, 2**20, 2**63, 2**64 - 1]))
+        broken = pack(data.draw(damaged_json(header, odd)), body, size)
+    elif isinstance(value, bytes):
         head = value[: 8 + struct.unpack("<Q", value[:8])[0]] if kind.file[:5] in ("model", "saved") else value[:80]
         part = data.draw(st.sampled_from([head, value]))
         broken = data.draw(damaged(part) | st.binary(max_size=60)) + (value[len(head) :] if part is head else b"")
@@ -272,20 +278,6 @@ def test_what_is_damaged_is_refused_by_name_or_read_as_promised(place, data):
     if isinstance(found, EncoderConfig):
         (folder / kind.file).write_text(json.dumps(FAMILIES[found.model_type].config_json(found)))
         assert kind.read(folder) == found
-
-
-@pytest.mark.parametrize("place", ["moments", "whitening"], indirect=True)
-@fuzz()
-@given(data=st.data())
-def test_every_flipped_bit_is_noticed(place, data):
-    """The header, too: a β or a k that one bit has changed would be a wrong number without a word."""
-    kind, folder, value = place
-    content = bytearray(value)
-    size = 8 + struct.unpack("<Q", content[:8])[0]
-    at = data.draw(st.integers(0, size - 1) | st.integers(0, len(content) - 1))
-    content[at] ^= 1 << data.draw(st.integers(0, 7))
-    (folder / kind.file).write_bytes(content)
-    attempt(lambda: kind.read(folder), names=str(folder))
 
 
 def with_header(text, body=b"\0" * 64):
@@ -319,37 +311,6 @@ def test_strange_files_are_refused(tmp_path, file, content):
     (tmp_path / file).write_bytes(content)
     with pytest.raises((ModelError, DataError), match=file), warnings.catch_warnings(action="ignore"):
         load_weights(tmp_path) if file.startswith("model") else open_vectors(str(tmp_path / file))
-
-
-DTYPES = ["F32", "F64", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "F8_E5M2", "C64", "F4", "F8_E8M0", "X", ""]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", ["weights"], indirect=True)
-@fuzz()
-@given(data=st.data())
-def test_damaged_headers_of_weights(place, data):
-    """Entries with other types, shapes and offsets: overlapping, beyond the end, negative, absurd."""
-    kind, folder, value = place
-    header, body = unpack(value)
-    names = [name for name in header if name != "__metadata__"]
-    number = st.sampled_from([0, 1, 8, 64, 2**31, 2**40, 2**63, 2**64, -1, len(body), len(body) - 4])
-    new = {
-        "dtype": st.sampled_from(DTYPES),
-        "shape": st.lists(number, max_size=4),
-        "data_offsets": st.lists(number, min_size=2, max_size=2),
-    }
-    for _ in range(data.draw(st.integers(1, 3))):
-        key = data.draw(st.sampled_from(sorted(new)))
-        header[data.draw(st.sampled_from(names))][key] = data.draw(new[key] | ODD)
-    if data.draw(st.booleans()):
-        other = data.draw(st.sampled_from(names))
-        header[data.draw(st.sampled_from([*names, "x", "\0", "__metadata__"]))] = header[other]
-    size = data.draw(st.sampled_from([None, None, None, 0, 2**20, 2**40, 2**63, 2**64 - 1]))
-    (folder / kind.file).write_bytes(pack(header, body, size))
-    found, _ = attempt(lambda: kind.read(folder), names=kind.file)
-    if found is not None:
-        kind.check(found)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

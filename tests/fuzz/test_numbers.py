@@ -66,24 +66,6 @@ def test_the_unit_of_the_rows_does_not_matter(X, power):
         assert np.allclose(a, np.abs(other.transform(scaled)[:, :k]), atol=2e-2 * (1 + a.max()))
 
 
-@pytest.mark.slow
-@fuzz(0.5)
-@given(data=st.data())
-def test_merging_along_any_tree(data):
-    X = data.draw(rows(np.float32))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(X)), max_size=8), "cuts"))
-    parts = [Moments().update(block) for block in np.split(X, cuts)]
-    while len(parts) > 1:
-        a = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
-        b = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
-        parts.append(Moments().merge(a).merge(b))
-    whole, (merged,) = Moments().update(X), parts
-    size = 1 + float(np.abs(X).max())
-    assert merged.n == whole.n == len(X)
-    assert np.allclose(merged.mean, whole.mean, atol=1e-6 * size)
-    assert np.allclose(merged.M2, whole.M2, atol=1e-6 * size**2 * len(X))
-
-
 @fuzz(0.3)
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 5), beta=st.floats(0, 1), gamma=st.floats(0, 1))
 def test_cosines_of_fewer_columns_are_invariant_under_rotation(seed, k, beta, gamma):

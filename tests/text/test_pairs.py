@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("max_length", [5, 16, 17, 64])
+@pytest.mark.parametrize("max_length", [5, 17])
 def test_pairs_are_those_of_the_tokenizers_library(folder, max_length):
     first, second = (side.ravel() for side in np.indices((len(TEXTS), len(TEXTS))))
     pairs = [(TEXTS[i], TEXTS[j]) for i, j in zip(first, second, strict=True)]

@@ -22,13 +22,6 @@ def rows(tokens):
     return [list(tokens.flat[s : s + n]) for s, n in zip(tokens.starts, tokens.lengths, strict=True)]
 
 
-def test_a_prefix_is_cut_like_any_text(tiny_model):
-    got = BulkTokenizer(tiny_model, 10)(SENTENCES, TextForm("query: "))
-    tokenizer = plain(tiny_model)
-    tokenizer.enable_truncation(10)
-    assert rows(got) == [tokenizer.encode(f"query: {s}").ids for s in SENTENCES]
-
-
 def test_lower_case(tiny_model):
     tokenizer = BulkTokenizer(tiny_model, 32)
     upper = [s.upper() for s in SENTENCES]
