@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.codes.fit import fit_whitening
+from jaxwhiten.codes.fit import fit as fit_moments
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.engines import mean_matrix
@@ -150,7 +150,8 @@ def distil(
     p = vocabulary.frequencies
     shares = np.ones(len(p)) if sif is None else sif / (sif + p)
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)
-    whitening = _whitening(_weighted_moments(vocabulary.alone, weights), None if fit else k, gamma=gamma)
+    moments = _weighted_moments(vocabulary.alone, weights)
+    whitening = _whitening(moments, n_components=None if fit else k, gamma=gamma)
     table = (whitening.transform(vocabulary.alone) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if fit:
         table = _fitted(table, vocabulary, k)
@@ -206,10 +207,12 @@ def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np
     return Moments(n, mean, scaled.T @ scaled)
 
 
-def _whitening(moments: Moments, k: int | None, tuned: bool | None = None, **params: Any) -> Whitening:
+def _whitening(moments: Moments, **params: Any) -> Whitening:
     with warnings.catch_warnings():  # a vocabulary is complete, not a sample of too few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        return fit_whitening(moments, tuned=tuned, n_components=k, **{"shrinkage": None} | params)[0]
+        whitening = fit_moments(moments, **{"shrinkage": None} | params).whitening
+    assert whitening is not None
+    return whitening
 
 
 def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:
@@ -219,7 +222,7 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
     solved for all columns at once by conjugate gradients; 40 steps suffice.
     """
     moments = Moments().update(vocabulary.targets)
-    target = _whitening(moments, k, tuned=vocabulary.teacher.view.tuned)
+    target = _whitening(moments, n_components=k, tuned=vocabulary.teacher.view.tuned)
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)

@@ -20,7 +20,6 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
-from jaxwhiten.codes.fit import Fit, fit, fit_whitening
 from jaxwhiten.engines import DEFAULT, FASTEST, engine_for, length_ladder
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
@@ -32,12 +31,12 @@ from jaxwhiten.terminal import as_html
 from jaxwhiten.text import TextList, Texts, as_texts, in_role, prompt_named
 from jaxwhiten.types import Float, Float32, IdsLike, Int
 from jaxwhiten.vectors import space_of, with_space
-from jaxwhiten.views import View
+from jaxwhiten.views import View, fit
 from jaxwhiten.views.core import copied
 from jaxwhiten.views.loading import load_view, make_view, reopened
 from jaxwhiten.views.stream import BLOCK
 from jaxwhiten.views.view import at_once, together
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -140,7 +139,7 @@ class Encoder:
         self.view = view
         self._default_prompt_name = settings.default_prompt_name
         self._similarity = scores.check_similarity(settings.similarity_fn_name or "cosine")
-        self._source: tuple[View, Fit] | None = None  # of `shrink`: the view before, and what was fitted
+        self._source: View | None = None  # of `shrink`: the view before
 
     @classmethod
     def _of(cls, view: View, settings: Settings) -> Encoder:
@@ -479,8 +478,7 @@ class Encoder:
         """
         if k is not None:
             params["n_components"] = k
-        whitening, _ = fit_whitening(_moments_of(self.view, rows), **params)
-        return self.with_whitening(whitening)
+        return self.with_view(fit(self.view, rows, **params))
 
     def shrink(self, texts: Texts, *, k: int | None = None, bytes: int | None = None, **params: Any) -> Encoder:
         """This encoder with smaller vectors: k dimensions, or codes of some bytes, fitted on texts without labels.
@@ -498,9 +496,8 @@ class Encoder:
         if params.get("n_components") is None and bytes is None:
             raise InputError("Specify `k`, for fewer dimensions, or `bytes`, for codes.")
         view = self.view.with_head(self.view.head.unfitted())
-        fitted = fit(_moments_of(view, texts), bytes=bytes, **params)
-        small = self.with_view(view.with_fit(fitted))
-        small._source = (view, fitted)
+        small = self.with_view(fit(view, texts, bytes=bytes, **params))
+        small._source = view
         return small
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
@@ -538,18 +535,9 @@ class Encoder:
 
         view = self.view
         if self._source is not None and not any(map(options.get, ("codes", "bytes", "whitening"))):
-            view, fitted = self._source  # the index then needs no folder of this encoder
-            options |= {"whitening": fitted.whitening, "codes": fitted.code}
+            view = self._source  # the index then needs no folder of this encoder
+            options |= {"whitening": self.view.head.whitening, "codes": self.view.code}
         return index_of(view, as_texts(texts, "document"), ids=ids, backend=backend, **options)
-
-
-def _moments_of(view: View, rows: Texts | Float[np.ndarray, "n d"]) -> Moments:
-    """The moments of the vectors of texts, as documents; or of vectors of a view."""
-    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
-        moments = Moments.of(rows)
-        moments.provenance = {**view.provenance(), **moments.provenance}
-        return moments
-    return view.documents.moments(rows)
 
 
 def _at_precision(

@@ -19,12 +19,13 @@ import numpy as np
 
 from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
+from jaxwhiten.codes.fit import fit as fit_moments
 from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, NonFiniteError, check_integer, turning
 from jaxwhiten.head import AUTO, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
-from jaxwhiten.types import Json
+from jaxwhiten.types import Float, Json
 from jaxwhiten.vectors import with_space
 from jaxwhiten.views.core import Core
 from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
@@ -370,6 +371,27 @@ class View:
             view.__dict__["width"] = self.width
             view.__dict__["placed"] = self.placed
         return view
+
+
+def fit(view: View, rows: Texts | Moments | Float[np.ndarray, "n d"], **how: Any) -> View:
+    """A view followed by a whitening of its vectors, a code of them, or both.
+
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> fit(view, load_sts("sts_sample").splits["test"].sentence1, bytes=24).dimension
+    24
+
+    Args:
+      view: The view, whose model knows whether it is fine-tuned for similarity.
+      rows: Texts, which get the prompt of documents, read once and encoded in bounded memory; or vectors of the view,
+        or their moments.
+      **how: `bytes`, `tuned` and the parameters of a whitening, as for `jaxwhiten.codes.fit.fit`.
+    """
+    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
+        rows = Moments.of(rows)
+        rows.provenance = {**view.provenance(), **rows.provenance}
+    elif not isinstance(rows, Moments):
+        rows = view.documents.moments(rows)
+    return view.with_fit(fit_moments(rows, **how))
 
 
 def _shown(head: Head, prompt: str | None) -> str:
