@@ -394,16 +394,6 @@ class Code(Estimator):
         affine = plan.affine.times(moves)
         return Quantizer(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
 
-    def to_faiss(self) -> Any:
-        """An empty FAISS index that codes added vectors as `encode` does, bits without a column too, untrained.
-
-        An `IndexPreTransform` of a `CenteringTransform` and a `LinearTransform` in front of an `IndexPQ`. It searches
-        by the distance between query and decoded vector, which ranks like the cosine if all have one length.
-        FAISS alone can read its file.
-        """
-        quantizer = self.quantizer()
-        return behind(transforms(quantizer.affine), quantizer.empty_pq())
-
 
 def apart(centroids: Float32[np.ndarray, "groups values width"]) -> Float32[np.ndarray, "groups values width"]:
     """Centroids for those who choose the nearest one: it is the value that `encode` writes, however sums are rounded.

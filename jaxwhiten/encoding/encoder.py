@@ -10,6 +10,7 @@ size or the order.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -176,7 +177,12 @@ class Encoder:
 
     def with_view(self, view: View) -> Encoder:
         """An encoder with another default view, such as `encoder.view.then(jaxwhiten.head.Truncate(64))`."""
-        return self if view is self.view else self._of(view, settings_of(self))
+        if view is self.view:
+            return self
+        other = copy.copy(self)
+        other.view = view
+        other._source = None
+        return other
 
     def __repr__(self) -> str:
         view = self.view

@@ -372,7 +372,7 @@ class Index(Header):
                 raise InputError("`documents`: texts were passed in place of vectors: omit it.")
             documents = as_texts([vectors] if isinstance(vectors, str) else vectors, "document")
             self.check_ids(change, ids, len(documents))  # before they are encoded
-            vectors = _views_of(self).documents(documents)
+            vectors = views_of(self).documents(documents)
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)
@@ -822,11 +822,12 @@ def are_texts(queries: RowsLike) -> bool:
     return not listed and getattr(first, "ndim", 0) != 1
 
 
-def _views_of(index: Any) -> Views:
+def views_of(index: Any) -> Views:
     """The views of an index; InputError if it has no encoder."""
     views: Views | None = index.views
     if views is None:
-        raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
+        where = index.path or "This index"
+        raise InputError(f"{where} has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
     return views
 
 
@@ -834,7 +835,7 @@ def hits_of_texts(index: Any, queries: Any, k: int, among: IdsLike, where: Where
     """The hits of a text, or those of each of several, in an index that knows its encoder."""
     texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
     check_integer("k", k, 1)
-    views = _views_of(index)
+    views = views_of(index)
     if not texts:
         return []
     vectors = np.ascontiguousarray(views.queries(texts), np.float32)

@@ -128,10 +128,10 @@ def reopened(
     engine: str | None = None,
     tuned: bool | None = None,
 ) -> tuple[View, Settings]:
-    """The view of the model that made vectors of a space, with the settings of its folder; see `load_view`.
+    """The view of the model that made vectors of a space, with its prompts and the settings of its folder.
 
     Args:
-      space: The space; a plain pooling in it stands alone.
+      space: The space; a plain pooling in it stands alone. Its prompts replace the folder's.
       model: Where the model is now, if it has moved.
       engine: By default one that gives the same vectors: any in float32, else the recorded one.
       tuned: Whether the model is fine-tuned for similarity; by default as its folder records.
@@ -160,6 +160,8 @@ def reopened(
         ) from None
     if view.space.head != space.head == view.unfitted.space.head:  # made before the folder got its whitening or code
         view = view.unfitted
+    if space.prompts not in (None, view.space.prompts):  # given in memory
+        view = view.over(dataclasses.replace(view.core, prompts={**view.core.prompts, **space.prompts}))
     return view, settings
 
 

@@ -102,6 +102,8 @@ def vectors(
         finite = rows[~np.isin(rows, [*bad, *suspects])]
         keep(first + finite, {name: results[name][finite] for name in names})
 
+    if max_rows is not None:
+        Bounds(1).check("batch_size", max_rows)
     n = len(tokens.lengths)
     bad = set[int]()
     suspects = set[int]()
@@ -206,7 +208,6 @@ class Run:
         self, texts: Iterator[list[str]], bar: Any, max_rows: int | None = None, keep: Keep | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The vectors of each block; the next block is tokenized meanwhile."""
-        _check_rows(max_rows)
         pool = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
         wait = True
         first = 0
@@ -230,8 +231,6 @@ class Run:
 
     def of_list(self, sentences: TextList, bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
         """The vectors of a list of sentences, block by block. A single block is tokenized without another thread."""
-        if max_rows is not None:
-            _check_rows(max_rows)
         if len(sentences) <= BLOCK:
             with bar as shown:
                 return self.of_tokens(sentences, self.tokens(sentences), 0, shown, max_rows)
@@ -269,10 +268,6 @@ class Run:
             results |= vectors(self.engine, of_form, group, max_rows, bar, keep, texts, first)
             bar = None  # each text counts once
         return results
-
-
-def _check_rows(max_rows: int | None) -> None:
-    Bounds(1, none=True).check("batch_size", max_rows)
 
 
 def progress(sentences: object = (), show: bool | None = None) -> Any:

@@ -80,26 +80,12 @@ class View:
         vectors = self._run.of_list(sentences, progress(sentences, show_progress), batch_size)[""]
         return self._marked(vectors[0] if alone else vectors)
 
-    def blocks(
-        self,
-        texts: Texts,
-        *,
-        block_size: int = BLOCK,
-        batch_size: int | None = None,
-        show_progress: bool | None = None,
-    ) -> Iterator[np.ndarray]:
-        """The vectors of texts, which are read lazily, at most two blocks ahead; each block is as of a call."""
-        for results in together({"": self}, texts, block_size, batch_size, show_progress):
-            yield results[""]
-
     def moments(self, texts: Texts, *, show_progress: bool | None = None) -> Moments:
         """Moments of the vectors of texts, read once in bounded memory."""
         total = Moments()
         for results in self._run.in_blocks(text_blocks(texts, BLOCK), progress(texts, show_progress)):
             x = results[""]
-            if self.code is not None:
-                x = self.code.decode(x)
-            total.merge(Moments().update(x))
+            total.update(x if self.code is None else self.code.decode(x))
         total.provenance = self.provenance()
         return total
 
@@ -184,11 +170,11 @@ class View:
     @functools.cached_property
     def participation_ratio(self) -> float:
         """That of the vectors of the shipped sentences, up to a whitening; 0 if one is not finite."""
-        from jaxwhiten.datasets import load_sts
-
         view = View.of(self.core, self.head.before_whitening())
 
         def measured() -> str:
+            from jaxwhiten.datasets import load_sts
+
             pairs = load_sts("sts_sample").splits["test"]
             with uncounted(), contextlib.suppress(NonFiniteError):
                 vectors = view([*pairs.sentence1, *pairs.sentence2], show_progress=False)
@@ -300,9 +286,13 @@ class View:
         return view.then(Quantize.of(code))
 
     def with_fit(self, fitted: Fit) -> View:
-        """Followed by what `jaxwhiten.codes.fit.fit` made: a whitening, a code, or both."""
-        view = self if fitted.whitening is None else self.with_whitening(fitted.whitening)
-        return view if fitted.code is None else view.with_code(fitted.code)
+        """Followed by what `jaxwhiten.codes.fit.fit` made of vectors of this view: a whitening, a code, or both."""
+        steps: list[Step] = []
+        if fitted.whitening is not None:
+            steps += [Whiten.of(fitted.whitening), Normalize()]
+        if fitted.code is None:
+            return self.then(*steps)
+        return self.uncoded.then(*steps, Quantize.of(fitted.code))
 
     def cut(self, truncate: int | None, unit: bool) -> View:
         """With vectors truncated and scaled on the host, which needs no other compiled program."""
@@ -385,11 +375,17 @@ def fit(view: View, rows: Texts | Moments | Float[np.ndarray, "n d"], **how: Any
       rows: Texts, which get the prompt of documents, read once and encoded in bounded memory; or vectors of the view,
         or their moments.
       **how: `bytes`, `tuned` and the parameters of a whitening, as for `jaxwhiten.codes.fit.fit`.
+
+    Raises:
+      MismatchError: The vectors or moments are of another space; of another maximum length is a warning.
     """
     if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
         rows = Moments.of(rows)
-        rows.provenance = {**view.provenance(), **rows.provenance}
-    elif not isinstance(rows, Moments):
+    if isinstance(rows, Moments):
+        known = Space.of(rows.provenance)
+        check_space(view.core.name, view.space, known, "omit them", role="query", tolerated=("max_length",))
+        rows = dataclasses.replace(rows, provenance={**view.provenance(), **rows.provenance})
+    else:
         rows = view.documents.moments(rows)
     return view.with_fit(fit_moments(rows, **how))
 
