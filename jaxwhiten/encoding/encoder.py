@@ -23,7 +23,7 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
 from jaxwhiten.engines import DEFAULT, FASTEST, engine_for, length_ladder
 from jaxwhiten.errors import InputError, check_name, warn
-from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
+from jaxwhiten.head import AUTO, Head, Settings, Step
 from jaxwhiten.head.folder import modules_of, write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import scores
@@ -565,19 +565,15 @@ def _at_precision(
     check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
         return encoded(view.cut(truncate, unit))
-    if precision.endswith("int8"):
-        if len(texts) < 2:
-            raise InputError(
-                f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
-                f" such as precision=make_code({precision!r}).fit(vectors)."
-            )
-        vectors = encoded(view.cut(truncate, unit))
-        code = make_code(precision).fit(vectors)
-        return _with_dtype(code.encode(vectors), code)
-    if truncate is not None:
-        view = view.then(Truncate(truncate))
-    code = make_code(precision).fit(np.zeros((1, view.dimension)))  # signs do not depend on the length of a vector
-    return _with_dtype(encoded(view.with_code(code)), code)
+    by_ranges = precision.endswith("int8")
+    if by_ranges and len(texts) < 2:
+        raise InputError(
+            f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
+            f" such as precision=make_code({precision!r}).fit(vectors)."
+        )
+    vectors = encoded(view.cut(truncate, unit))
+    code = make_code(precision).fit(vectors if by_ranges else np.zeros((1, vectors.shape[1])))
+    return _with_dtype(code.encode(vectors), code)
 
 
 def settings_of(encoder: Encoder) -> Settings:

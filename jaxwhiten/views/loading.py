@@ -89,8 +89,10 @@ def load_view(
         tuned=settings.tuned,
         bare=bare,
         source=functools.partial(
-            load_core,
+            load_view,
             place,
+            pooling="mean",
+            bare=True,
             max_length=max_length,
             dtype=dtype,
             revision=revision,
@@ -104,21 +106,6 @@ def load_view(
     if head is not None and pooling != AUTO:
         view = view.with_pooling(pooling)
     return view, settings
-
-
-def load_core(model: str, *, max_length: int, dtype: str, revision: str | None, device: Any, engine: str) -> Core:
-    """The core of `load_view`, which reads no head."""
-    view, _ = load_view(
-        model,
-        pooling="mean",
-        bare=True,
-        max_length=max_length,
-        dtype=dtype,
-        revision=revision,
-        device=device,
-        engine=engine,
-    )
-    return view.core
 
 
 def reopened(
@@ -179,7 +166,7 @@ def make_view(
     engine: str | Engine = DEFAULT,
     tuned: bool | None = None,
     bare: bool = False,
-    source: Callable[[], Core] | None = None,
+    source: Callable[[], tuple[View, Any]] | None = None,
 ) -> View:
     """The view of a model in memory; the arguments are those of `Encoder`, and `bare` and `source` those of `Core`."""
     tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)

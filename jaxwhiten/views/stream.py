@@ -19,7 +19,7 @@ from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, BatchResult
 from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, warn
-from jaxwhiten.head import AfterPrompt, Head, Heads, Step
+from jaxwhiten.head import Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TextList, TokenIds
 from jaxwhiten.types import AnyArray
@@ -58,27 +58,6 @@ class Output(NamedTuple):
 
 Outputs = Mapping[str, Output]
 Keep = Callable[[np.ndarray, dict[str, np.ndarray]], None]  # takes numbers of sentences, and their vectors
-
-
-def output_of(
-    head: Head,
-    engine: Engine,
-    tokenizer: BulkTokenizer,
-    width: int,
-    prompt: str | None = None,
-    placed: tuple[Step, ...] | None = None,
-) -> Output:
-    """The output of a head with a prompt, by default its own; `placed` are its steps if they are on the devices.
-
-    The compiled function takes the prompt's length as an argument.
-    """
-    form = head.form if prompt is None else head.form.with_prompt(prompt)
-    steps = engine.place(head.steps) if placed is None else placed
-    if any(isinstance(step, AfterPrompt) for step in steps):
-        length = tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
-        length = engine.place(np.int32(length))
-        steps = tuple(AfterPrompt(s.pooling, length) if isinstance(s, AfterPrompt) else s for s in steps)
-    return Output(form, steps, width, head.dtype, head.by_segment)
 
 
 def vectors(

@@ -21,14 +21,14 @@ from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
 from jaxwhiten.codes.fit import fit as fit_moments
 from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, NonFiniteError, check_integer, turning
-from jaxwhiten.head import AUTO, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
+from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
 from jaxwhiten.types import Float, Json
 from jaxwhiten.vectors import with_space
 from jaxwhiten.views.core import Core
-from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
+from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, progress
 from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
 
 
@@ -341,10 +341,12 @@ class View:
     @functools.cached_property
     def output(self) -> Output:
         """The part of this view in a forward pass, which it may share with others."""
-        output = output_of(
-            self.head, self.core.engine, self.core.tokenizer, self.width, prompt=self.prompt, placed=self.placed
-        )
-        return output._replace(truncate=self.truncate, unit=self.unit)
+        head, form, steps = self.head, self.form, self.placed
+        if any(isinstance(step, AfterPrompt) for step in steps):  # its length is an argument of the compiled function
+            length = self.core.tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
+            place = self.core.engine.place(np.int32(length))
+            steps = tuple(AfterPrompt(s.pooling, place) if isinstance(s, AfterPrompt) else s for s in steps)
+        return Output(form, steps, self.width, head.dtype, head.by_segment, self.truncate, self.unit)
 
     @functools.cached_property
     def _run(self) -> Run:

@@ -108,17 +108,6 @@ def test_rank_deficient_input_never_gives_nan(name, dtype):
                     assert np.abs(np.cov(Z[:, :rank].T.astype(float), ddof=0) - np.eye(rank)).max() < 1e-3
 
 
-def test_floor_decides_rank_and_scale():
-    X = sample(500, 4, spread=1000.0)
-    low, high = Whitening().fit(X), Whitening(eigenvalue_floor=1e-3).fit(X)
-    assert (low.rank_, high.rank_) == (4, 2)
-    expected = high.eigenvalues_ / np.maximum(high.eigenvalues_, 1e-3 * high.eigenvalues_[0])
-    np.testing.assert_allclose(high.transform(X).var(axis=0), expected, rtol=1e-6)
-    with pytest.warns(WhiteningWarning, match="3 of 3 directions"):
-        zeros = Whitening(eigenvalue_floor=0.0).fit(np.zeros((50, 3)))
-    assert np.linalg.norm(zeros.transform(np.ones((1, 3)))) == pytest.approx(3**0.5)
-
-
 def test_one_fit_serves_every_setting(monkeypatch):
     X = sample(200, 6, offset=2.0)
     fitted = Whitening().fit(X)
