@@ -17,7 +17,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
 
-C = TypeVar("C", bound="Code")
 Constants = Mapping[str, Any]
 _BLOCK_BYTES = 32 << 20  # bytes of rows that are mapped at a time
 _SCORE_ROWS = 16384
@@ -262,10 +261,6 @@ class Code(Estimator):
     def nbytes(self) -> int:
         """Bytes of a vector's code."""
         return int(self.plan.byte.max()) + 1
-
-    def partial_fit(self: C, X: RowsLike, y: object = None) -> C:
-        """Adds rows to those of the fit; a decomposition is postponed to its first use."""
-        return self._fit_rows(X, more=True)
 
     def rows(self, X: RowsLike) -> np.ndarray:
         matrix = super().rows(X)

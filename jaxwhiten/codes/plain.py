@@ -8,18 +8,15 @@ every index, and in FAISS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, CodePlan, Constants
 from jaxwhiten.io import take
-from jaxwhiten.types import AnyArray, Float32, OnnxGraph, RowsLike
+from jaxwhiten.types import AnyArray, Float32, OnnxGraph
 from jaxwhiten.types import UInt8 as Bytes
 from jaxwhiten.whitening.affine import Affine
-
-P = TypeVar("P", bound="PlainCode")
 
 
 class PlainCode(Code):
@@ -29,10 +26,6 @@ class PlainCode(Code):
       low_, high_: Lowest and highest value of every column, float64 [d].
       square_: Mean of the squares of every column, float64 [d], by which indexes know how long vectors are.
     """
-
-    def fit(self: P, X: RowsLike, y: object = None) -> P:
-        """Learns from [n, d] rows, and forgets earlier ones."""
-        return self._fit_rows(X, more=False)
 
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         check_finite(X)

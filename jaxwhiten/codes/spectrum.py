@@ -122,7 +122,7 @@ class SpectrumCode(Code):
             check_space("the axes", axes.space, others, "use a mean of vectors of their encoder", role="query")
         if mean is not None:
             axes = axes.with_mean(mean.mean if isinstance(mean, Moments) else mean)
-        record = axes.provenance
+        record = axes._record
         if whitened:
             axes = unit_length(axes)
             copied = ("corpus", "date", "version", "fit_seconds")

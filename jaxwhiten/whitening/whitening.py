@@ -91,14 +91,6 @@ class Whitening(Estimator, WhiteningParameters):
         self._decompose(Moments().update(X))
         return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started), space)
 
-    def partial_fit(self, X: RowsLike, y: object = None) -> Whitening:
-        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
-
-        The decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X
-        may be empty. MismatchError for rows of another space than the first ones, if both are known.
-        """
-        return self._fit_rows(X, more=True)
-
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
         self._made: dict[str, tuple[Json, Affine]] = {}  # the map, with its parameters
