@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, no_type_check, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, no_type_check
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from jaxwhiten.engines import DEFAULT, FASTEST, engine_for, length_ladder
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import AUTO, Head, Settings, Step
 from jaxwhiten.head.folder import modules_of, write_folder
-from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import scores
 from jaxwhiten.space import Space
 from jaxwhiten.terminal import as_html
@@ -36,7 +35,7 @@ from jaxwhiten.views import View, fit
 from jaxwhiten.views.core import copied
 from jaxwhiten.views.loading import load_view, make_view, reopened
 from jaxwhiten.views.stream import BLOCK
-from jaxwhiten.views.view import at_once, together
+from jaxwhiten.views.view import together
 from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
@@ -330,20 +329,12 @@ class Encoder:
 
     # Vectors.
 
-    @overload
-    def encode(  # type: ignore[overload-overlap]  # a str is a sequence, too
-        self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
-    ) -> np.ndarray: ...
-    @overload
-    def encode(
-        self, sentences: str | Texts, *, pooling: Sequence[str], **options: Unpack[EncodeOptions]
-    ) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
         sentences: str | Texts,
         *,
-        pooling: str | Sequence[str] | None = None,
+        pooling: str | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -354,13 +345,13 @@ class Encoder:
         show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-    ) -> np.ndarray | dict[str, np.ndarray]:
+    ) -> np.ndarray:
         """Encodes sentences.
 
         Args:
           sentences: Strings in any container of `jaxwhiten.text.as_texts`, or one; an empty string is `[CLS] [SEP]`.
-          pooling: A name, or several, as in `from_pretrained`; default the head's own. One forward pass serves all
-            poolings that read the sentence unchanged; one that rewrites it needs its own.
+          pooling: A name, as in `from_pretrained`; default the head's own. One forward pass gives the vectors of
+            several by `jaxwhiten.views.at_once`.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
           prompt: The text of a prompt, instead of a name.
           normalize_embeddings: Whether the vectors are scaled to unit length.
@@ -375,8 +366,7 @@ class Encoder:
 
         Returns:
           `jaxwhiten.Vectors`: float32 [n, d] in the order of the sentences, or codes [n, bytes] if the head has a
-          code; they know their `space`. For a single string, one row without the first axis. For several poolings, a
-          dict of such arrays by name.
+          code; they know their `space`. For a single string, one row without the first axis.
 
         Raises:
           InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
@@ -388,33 +378,14 @@ class Encoder:
             show_progress = show_progress_bar
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
-        if precision is None and (pooling is None or isinstance(pooling, str)):
-            view = self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)
-            return view(sentences, batch_size=batch_size, show_progress=show_progress)
+        how = {"batch_size": batch_size, "show_progress": show_progress}
+        if precision is None:
+            return self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)(sentences, **how)
         alone = isinstance(sentences, str)
         texts = as_texts([sentences] if alone else sentences)
-        names, single = pooling_names(pooling, self.view.head.name)
-        if precision is None:
-            views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
-            results = at_once(views, texts, batch_size, show_progress)
-        else:
-            results = {
-                name: _at_precision(
-                    self._view_of(name, prompt).uncoded,
-                    texts,
-                    precision,
-                    truncate_dim,
-                    normalize_embeddings,
-                    batch_size=batch_size,
-                    show_progress=show_progress,
-                )
-                for name in names
-            }
-        if alone:
-            results = {name: x[0] for name, x in results.items()}
-        if single:
-            return next(iter(results.values()))
-        return results
+        view = self._view_of(pooling, prompt).uncoded
+        codes = _at_precision(view, texts, precision, truncate_dim, normalize_embeddings, **how)
+        return codes[0] if alone else codes
 
     def encode_query(
         self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
@@ -435,7 +406,7 @@ class Encoder:
         self,
         sentences: Texts,
         *,
-        pooling: str | Sequence[str] | None = None,
+        pooling: str | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -443,7 +414,7 @@ class Encoder:
         block_size: int = BLOCK,
         batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> Iterator[np.ndarray] | Iterator[dict[str, np.ndarray]]:
+    ) -> Iterator[np.ndarray]:
         """Encodes any iterable of sentences in bounded memory, with the options of `encode`.
 
         Args:
@@ -455,10 +426,9 @@ class Encoder:
         """
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
-        names, single = pooling_names(pooling, self.view.head.name)
-        views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
-        for results in together(views, sentences, block_size, batch_size, show_progress):
-            yield next(iter(results.values())) if single else results
+        view = self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)
+        for results in together({"": view}, sentences, block_size, batch_size, show_progress):
+            yield results[""]
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
         """Similarities of all n vectors to all m, by the encoder's similarity; distances are negated, codes decoded.

@@ -13,7 +13,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.engines.batching import Batch
 from jaxwhiten.errors import InputError
 from jaxwhiten.text import TokenIds
-from tests.tiny import ALONE, SENTENCES
+from tests.tiny import ALONE, SENTENCES, by_pooling
 
 pytestmark = pytest.mark.devices
 
@@ -27,9 +27,9 @@ def encoder(tiny_model):
 def test_batch_size_order_devices_and_number_of_poolings_change_nothing(encoder, tiny_model, batch_size):
     order, names = np.random.default_rng(batch_size).permutation(len(SENTENCES)), [*ALONE, "last_avg"]
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, device=jax.devices()[0])
-    got = encoder.encode([SENTENCES[i] for i in order], pooling=names, batch_size=batch_size)
+    got = by_pooling(encoder, [SENTENCES[i] for i in order], names, batch_size)
     for name in names:
-        assert (got[name].dtype, encoder.encode("a", pooling=names)[name].shape) == (np.float32, (32,))
+        assert (got[name].dtype, encoder.encode("a", pooling=name).shape) == (np.float32, (32,))
         np.testing.assert_allclose(got[name], alone.encode(SENTENCES, pooling=name)[order], atol=1e-5, err_msg=name)
 
 

@@ -19,6 +19,7 @@ from jaxwhiten import Encoder, Whitening
 from jaxwhiten.search import load_index
 from jaxwhiten.whitening.moments import Moments
 from tests.faults import work
+from tests.tiny import by_pooling
 
 OPERATIONS = ("store", "encode", "fit", "index", "add", "change")
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +75,7 @@ class Expected:
 
     def __init__(self, operation, folder, model):
         self.encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
-        self.vectors = self.encoder.encode(work.TEXTS, pooling=work.POOLINGS)
+        self.vectors = by_pooling(self.encoder, work.TEXTS, work.POOLINGS)
         work.begin(operation, folder, model)
         if operation in ("add", "change"):
             self.size = len(work.TEXTS)
