@@ -147,8 +147,11 @@ def reopened(
         ) from None
     if view.space.head != space.head == view.unfitted.space.head:  # made before the folder got its whitening or code
         view = view.unfitted
-    if space.prompts not in (None, view.space.prompts):  # given in memory
-        view = view.over(dataclasses.replace(view.core, prompts={**view.core.prompts, **space.prompts}))
+    if space.prompts is not None and space.prompts != view.space.prompts:  # given in memory, or the default was
+        if view.space.fingerprint == space.fingerprint:
+            view = view.over(dataclasses.replace(view.core, prompts={**view.core.prompts, **space.prompts}))
+        else:
+            view = view.with_head(view.head.with_prompt(space.prompts.get("document", "")))
     return view, settings
 
 
