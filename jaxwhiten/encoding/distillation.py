@@ -102,14 +102,15 @@ class Vocabulary:
         drawn: list[str] = []
         frequencies = _zipf(words)
         if corpus is not None:
-            counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
+            counts, found = _count(corpus, tokenizer, size, sentences, seed, show_progress)
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: pass sentences of text.")
-            if (distinct := len(set(drawn))) < ENOUGH:
+            if (distinct := len(set(found))) < ENOUGH:
                 warn(f"The corpus is ignored: {distinct} different sentences, fewer than {ENOUGH}.")
-                return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), [], words)
-            frequencies = words * (counts + _UNSEEN)
-            frequencies /= frequencies.sum()
+            else:
+                drawn = found
+                frequencies = words * (counts + _UNSEEN)
+                frequencies /= frequencies.sum()
         return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), drawn, words)
 
 
