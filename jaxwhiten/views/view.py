@@ -196,17 +196,15 @@ class View:
         judged = {"participation_ratio": self.participation_ratio} if self.core.tuned is None else {}
         return {**self.space.record(), "tuned": self.tuned, **judged}
 
-    def check_fitted(self, fitted: Whitening | Code, where: str = "the whitening", role: str | None = None) -> None:
+    def check_fitted(self, fitted: Whitening | Code, where: str = "the whitening") -> None:
         """Raises `MismatchError` if a whitening or code was, by its provenance, fitted on vectors of another space.
 
-        With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
-        without, any prompt of this model will do. Another maximum length is a warning.
+        Any prompt of this model will do. Another maximum length is a warning.
         """
-        expected = fitted.space or Space()
-        view = self if role is None else self.in_role(role)
-        if role is None and expected.prompt in (self.space.prompts or {}).values():
+        expected = dataclasses.replace(fitted.space or Space(), dimension=fitted.n_features_in_)
+        view = self
+        if expected.prompt in (self.space.prompts or {}).values():
             view = self.with_prompt(str(expected.prompt))
-        expected = dataclasses.replace(expected, dimension=fitted.n_features_in_)
         check_space(where, expected, view.space, "refit it", tolerated=("max_length",))
 
     # Other views of the model.
