@@ -94,6 +94,7 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
     width = int(widths.max())
     centroids = np.zeros((groups, 2 * points, width), np.float32)
     generator = np.random.default_rng(seed)
+    # Half of what is drawn is used, so that equal moments give the codebooks that they gave before.
     normal, _ = generator.standard_normal((2, _SAMPLES, width), np.float32)
     first = generator.choice(_SAMPLES, points, replace=False)
 
