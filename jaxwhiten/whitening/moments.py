@@ -142,12 +142,6 @@ class Moments(Saved):
         self.mean = self.mean + delta * share
         return self
 
-    def nonempty(self) -> Moments:
-        """These moments; InputError if no rows were added."""
-        if not self.n:
-            raise InputError("These moments are empty: add rows with update first.")
-        return self
-
     def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
         """M2 / (n − ddof), a new matrix. `ddof=0` is the paper's E[xᵀx] − μᵀμ, `ddof=1` is numpy's default."""
         if self.n <= ddof:

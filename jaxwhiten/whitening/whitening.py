@@ -107,7 +107,9 @@ class Whitening(Estimator, WhiteningParameters):
           **params: Arguments of the constructor.
         """
         result = cls().set_params(**params)
-        d = len(moments.nonempty().mean)
+        if not moments.n:
+            raise InputError("These moments are empty: add rows with update first.")
+        d = len(moments.mean)
         result._check_params(d)
         result._decompose(moments)
         return result._fitted_on(moments.n, d, {**stamp(), **moments.provenance, **(provenance or {})})
