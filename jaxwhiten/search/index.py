@@ -826,7 +826,7 @@ def views_of(index: Any) -> Views:
     """The views of an index; InputError if it has no encoder."""
     views: Views | None = index.views
     if views is None:
-        where = index.path or "This index"
+        where = f"{index.path}:" if index.path else "This index"
         raise InputError(f"{where} has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
     return views
 
