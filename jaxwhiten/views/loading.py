@@ -118,7 +118,7 @@ def reopened(
     """The view of the model that made vectors of a space, with its prompts and the settings of its folder.
 
     Args:
-      space: The space; a plain pooling in it stands alone. Its prompts replace the folder's.
+      space: The space; a plain pooling in it stands alone. Its prompts are taken if the folder has none.
       model: Where the model is now, if it has moved.
       engine: By default one that gives the same vectors: any in float32, else the recorded one.
       tuned: Whether the model is fine-tuned for similarity; by default as its folder records.
@@ -147,7 +147,8 @@ def reopened(
         ) from None
     if view.space.head != space.head == view.unfitted.space.head:  # made before the folder got its whitening or code
         view = view.unfitted
-    if space.prompts is not None and space.prompts != view.space.prompts:  # given in memory, or the default was
+    own = view.space.prompts or {}
+    if space.prompts and space.prompts != own and not any(own.values()):  # given in memory, or the default was
         if view.space.fingerprint == space.fingerprint:
             view = view.over(dataclasses.replace(view.core, prompts={**view.core.prompts, **space.prompts}))
         else:
