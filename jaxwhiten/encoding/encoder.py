@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, no_type_check
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -329,7 +329,6 @@ class Encoder:
 
     # Vectors.
 
-    @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
         sentences: str | Texts,
@@ -378,7 +377,7 @@ class Encoder:
             show_progress = show_progress_bar
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
-        how = {"batch_size": batch_size, "show_progress": show_progress}
+        how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
         if precision is None:
             return self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)(sentences, **how)
         alone = isinstance(sentences, str)
