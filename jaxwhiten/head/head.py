@@ -113,6 +113,8 @@ def canonical(name: str) -> str:
     >>> canonical("last_avg")
     'mean'
     """
+    if not isinstance(name, str):
+        raise InputError(f"pooling={name!r:.80}: expected one name.")
     first, colon, rest = name.partition(":")
     if name == AUTO:
         return name
