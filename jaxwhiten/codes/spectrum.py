@@ -272,5 +272,5 @@ def unit_length(whitening: Whitening) -> Whitening:
     n = whitening.n_samples_seen_
     result = Whitening(gamma=0)
     falling = np.minimum.accumulate(variances[order]) / size
-    result.learn(n, mean / np.sqrt(size), np.eye(k)[:, order], falling, np.zeros(k))
+    result._learn(n, mean / np.sqrt(size), np.eye(k)[:, order], falling, np.zeros(k))
     return result._fitted_on(n, k, {})

@@ -158,7 +158,7 @@ class Estimator(Saved):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            learned = name.endswith("_") or name == "_state" or hasattr(type(self), name)
+            learned = name.endswith("_") or name in ("_state", "_record") or hasattr(type(self), name)
             if learned and not name.startswith("__") and not self.__sklearn_is_fitted__():
                 raise not_fitted(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -121,7 +121,7 @@ class Whitening(Estimator, WhiteningParameters):
         if 0 < np.abs(mean).max() < np.sqrt(np.finfo(np.float64).tiny):
             raise InputError(f"The rows are near {mean[0]:.0e}, whose squares underflow float64: rescale them.")
         variances, components, noise = eigen(moments)
-        self.learn(n, mean, components, variances, noise)
+        self._learn(n, mean, components, variances, noise)
         if self.gamma and not self.shrinkage_:  # at 0 nothing is scaled
             _warn_of_few_rows(variances, n, int(self.n_components or len(mean)))
         self._warn_of_rank()
@@ -134,7 +134,7 @@ class Whitening(Estimator, WhiteningParameters):
                 WhiteningWarning,
             )
 
-    def learn(
+    def _learn(
         self,
         n: int,
         mean: Float64[np.ndarray, " d"],
@@ -260,7 +260,7 @@ class Whitening(Estimator, WhiteningParameters):
             raise ValueError("eigenvalues: not descending")
         squares = np.einsum("ij,ij->j", components, components)
         io.within("squared lengths of the components", squares, 1 - 1e-6, 1 + 1e-6)
-        self.learn(n, mean, components, variances, noise)
+        self._learn(n, mean, components, variances, noise)
         self._fitted_on(n, d, {})
 
     def _check_params(self, d: int) -> None:
