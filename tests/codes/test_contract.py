@@ -79,10 +79,6 @@ def test_a_fit_is_that_of_all_rows_in_any_order_and_split(name, cuts):
     if name == "spectrum":
         merged = Moments.of(X[600:]).merge(Moments.of(X[:600]))
         mostly_equal(make(name).fit(merged).encode(X), whole.encode(X))
-        whitening = Whitening.from_moments(merged)
-        whitened = normalize(whitening.transform(X))
-        lost = [((make(name).fit(of).transform(whitened) - whitened) ** 2).mean() for of in (whitening, whitened)]
-        assert lost[0] == pytest.approx(lost[1], rel=0.1)
 
 
 @pytest.mark.parametrize("power", [-30, -12, 12, 30])
