@@ -14,7 +14,7 @@ import numpy as np
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, CodePlan, Constants
 from jaxwhiten.io import take
-from jaxwhiten.types import AnyArray, Float32, OnnxGraph
+from jaxwhiten.types import AnyArray, Float32, Float64, OnnxGraph
 from jaxwhiten.types import UInt8 as Bytes
 from jaxwhiten.whitening.affine import Affine
 
@@ -26,6 +26,10 @@ class PlainCode(Code):
       low_, high_: Lowest and highest value of every column, float64 [d].
       square_: Mean of the squares of every column, float64 [d], by which indexes know how long vectors are.
     """
+
+    low_: Float64[np.ndarray, " d"]
+    high_: Float64[np.ndarray, " d"]
+    square_: Float64[np.ndarray, " d"]
 
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         check_finite(X)
