@@ -408,6 +408,10 @@ def together(
     """The vectors of several views of one core by name, block by block; views of one form share a forward pass.
 
     `keep` gets the numbers of texts and their vectors, batch by batch.
+
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> [block["mean"].shape for block in together({"mean": view}, ["A dog.", "A cat.", "Rain."], block_size=2)]
+    [(2, 256), (1, 256)]
     """
     run = _run_of(views)
     check_integer("block_size", block_size, least=1)
@@ -418,7 +422,13 @@ def together(
 def at_once(
     views: Mapping[str, View], texts: Texts, batch_size: int | None = None, show_progress: bool | None = None
 ) -> dict[str, np.ndarray]:
-    """`together` for texts that are there, as a whole."""
+    """`together` for texts that are there, as a whole.
+
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> views = {name: view.with_pooling(name) for name in ("mean", "cls")}
+    >>> {name: vectors.shape for name, vectors in at_once(views, ["A dog runs."]).items()}
+    {'mean': (1, 256), 'cls': (1, 256)}
+    """
     sentences = as_texts(texts)
     results = _run_of(views).of_list(sentences, progress(sentences, show_progress), batch_size)
     return {name: view._marked(results[name]) for name, view in views.items()}
