@@ -17,6 +17,7 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.head import canonical
 from jaxwhiten.runtime import distributed
 from jaxwhiten.text import text_fingerprint
+from jaxwhiten.views import View, at_once, together
 from jaxwhiten.whitening import merge_moments
 
 EMPTY = "."  # stands for an empty sentence, as in SentEval
@@ -69,13 +70,16 @@ def encode(
     """
     distributed.check_same("model and sentences", [encoder.view.fingerprint, text_fingerprint(sentences)])
     share = distributed.share(sentences)
-    names = tuple(poolings)
     bars = show_progress()
     if store:
-        encoded = store.encode(encoder, share, pooling=names, show_progress=bars)
+        encoded = store.encode(encoder, share, pooling=tuple(poolings), show_progress=bars)
     else:
-        encoded = encoder.encode(share, batch_size=batch_size, pooling=names, show_progress=bars)
+        encoded = at_once(_views(encoder, poolings), share, batch_size, bars)
     return {pooling: distributed.gather_rows(as_floats(vectors)) for pooling, vectors in encoded.items()}
+
+
+def _views(encoder: Encoder, poolings: Sequence[str]) -> dict[str, View]:
+    return {pooling: encoder.view.with_pooling(pooling) for pooling in poolings}
 
 
 def show_progress() -> bool | None:
@@ -101,10 +105,8 @@ def nli_moments(
     repeats = distributed.share(repeats)
     moments = {pooling: Moments() for pooling in poolings}
     start = 0
-    stream = encoder.encode_stream(
-        sentences, pooling=tuple(poolings), batch_size=batch_size, show_progress=show_progress()
-    )
-    for block in stream:
+    views = _views(encoder, poolings)
+    for block in together(views, sentences, batch_size=batch_size, show_progress=show_progress()):
         stop = start + len(block[poolings[0]])
         for pooling, vectors in block.items():
             moments[pooling].update(np.repeat(vectors, repeats[start:stop], axis=0))

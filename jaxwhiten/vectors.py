@@ -63,12 +63,10 @@ class Vectors(np.ndarray):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result = function(*map(_plain, args), **{name: _plain(value) for name, value in kwargs.items()})
         whole_rows = function in (np.concatenate, np.vstack) and len(args) == 1 and not kwargs and result.ndim == 2
-        if whole_rows and all(isinstance(part, Vectors) and self._is_like(part) for part in args[0]):
-            return with_space(result, self.space, self.code)
+        own = self.space, self.code
+        if whole_rows and all(isinstance(part, Vectors) and (part.space, part.code) == own for part in args[0]):
+            return with_space(result, *own)
         return result
-
-    def _is_like(self, other: Vectors) -> bool:
-        return self.code is other.code and self.space == other.space
 
     def decode(self) -> Float[np.ndarray, "*n d"]:
         """The vectors that codes represent, see `Code.decode`; InputError if these are no codes."""

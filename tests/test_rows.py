@@ -38,7 +38,6 @@ DOORS = {
     "Moments.update": lambda x: Moments().update(x).M2,
     "Whitening.fit": lambda x: Whitening().fit(x).mean_,
     "Whitening.transform": FITTED.transform,
-    "Whitening.inverse_transform": FITTED.inverse_transform,
     "SpectrumCode.fit": lambda x: make_code("spectrum", bytes=2).fit(x).axes.mean_,
     "SpectrumCode.encode": lambda x: np.asarray(SPECTRUM.encode(x)),
     "int8.encode": lambda x: np.asarray(INT8.encode(x)),

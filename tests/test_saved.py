@@ -5,7 +5,6 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.head import Dense, Normalize
 from tests.sentences import generated
 
@@ -35,12 +34,3 @@ def test_a_saved_head_is_whole(tiny_model, tmp_path, steps, fitted):
     one, other = (np.asarray(some.with_view(some.view.uncoded).encode(TEXTS[:20])) for some in (encoder, loaded))
     np.testing.assert_allclose(other, one, atol=1e-5)
     assert (loaded.view.code is None) == (fitted != "code")
-
-
-def test_a_cache_keeps_what_differs_apart(tiny_model, tmp_path):
-    store, texts = EmbeddingStore(tmp_path / "cache"), TEXTS[:20]
-    base = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    views = [base.view, base.view.with_prompt("Music: "), base.view.with_prompt("salt "), base.view.with_pooling("cls")]
-    views += [Encoder.from_pretrained(tiny_model, pooling="mean", max_length=5).view]
-    for view in views * 2:
-        np.testing.assert_allclose(store.encode(view, texts), np.asarray(view(texts)), atol=1e-5)

@@ -122,6 +122,8 @@ LOST = {
     "concatenate of another space": lambda x: np.concatenate([x, with_space(np.asarray(x), Space(model="c"), x.code)]),
     "where": lambda x: np.where(x > 0, x, 1),
     "sum": lambda x: x + x,
+    "another dtype": lambda x: x.astype(np.float16),
+    "turned": lambda x: x.T,
     "bits": lambda x: x.view(np.dtype(f"u{x.itemsize}")) ^ 1,
     "asarray": np.asarray,
 }
@@ -162,18 +164,3 @@ def test_a_head_has_a_fingerprint_of_its_own(encoder):
     other = encoder.with_pooling("cls").view
     assert (other.fingerprint, other.space.head == encoder.view.space.head) == (encoder.view.fingerprint, False)
     assert encoder.view.with_prompt("a ").space.head == encoder.view.space.head
-
-
-def test_ten_thousand_prompts_leave_nothing_behind(encoder):
-    view = encoder.view
-    before = dict(view.__dict__)
-    for number in range(10_000):
-        view.with_prompt(f"{number} ").documents  # noqa: B018 - views are made
-    assert view.__dict__ == before
-
-
-def test_to_change_a_derived_encoder_changes_no_other(encoder):
-    prompts = encoder.with_pooling("cls").prompts
-    with pytest.raises(TypeError):
-        prompts["query"] = "changed "
-    assert encoder.prompts == encoder.with_pooling("cls").prompts

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jaxwhiten import POOLINGS
 from jaxwhiten.models import EncoderConfig
+from jaxwhiten.views import at_once
 from tests.sentences import SENTENCES
 from train.vocabulary import SPECIAL_TOKENS, train_wordpiece
 
@@ -138,3 +139,8 @@ def write_cross_encoder(folder: Path, labels: int = 1, seed: int = 1) -> Path:
     with tempfile.TemporaryDirectory() as name:
         write_tokenizer(Path(name))
         return CrossEncoder(model, name, max_length=48).save(folder)
+
+
+def by_pooling(encoder, texts, names, batch_size=None):
+    """The vectors of texts by pooling, of one forward pass as far as poolings read the same texts."""
+    return at_once({name: encoder.view.with_pooling(name) for name in names}, texts, batch_size)

@@ -3,7 +3,6 @@
 code = SpectrumCode(bytes=48).fit(moments)      # or a Whitening, or rows; no training
 codes = code.encode(vectors)                    # uint8 [n, 48] that know their code: codes.decode()
 code.scores(queries, codes)                     # float queries against the decoded codes
-code.to_faiss()                                 # an empty FAISS index that codes added vectors
 """
 
 from jaxwhiten.codes.code import CODES, Code, Quantizer, check_whitened, load_code, load_fitted, make_code

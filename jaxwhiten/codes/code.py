@@ -17,7 +17,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Estimator
 
-C = TypeVar("C", bound="Code")
 Constants = Mapping[str, Any]
 _BLOCK_BYTES = 32 << 20  # bytes of rows that are mapped at a time
 _SCORE_ROWS = 16384
@@ -263,10 +262,6 @@ class Code(Estimator):
         """Bytes of a vector's code."""
         return int(self.plan.byte.max()) + 1
 
-    def partial_fit(self: C, X: RowsLike, y: object = None) -> C:
-        """Adds rows to those of the fit; a decomposition is postponed to its first use."""
-        return self._fit_rows(X, more=True)
-
     def rows(self, X: RowsLike) -> np.ndarray:
         matrix = super().rows(X)
         check_pooled(self, space_of(X))
@@ -393,16 +388,6 @@ class Code(Estimator):
         centroids = (decoded @ moves).reshape(len(decoded), count, width).transpose(1, 0, 2)
         affine = plan.affine.times(moves)
         return Quantizer(self.name, affine, np.ascontiguousarray(centroids, np.float32), plan.length)
-
-    def to_faiss(self) -> Any:
-        """An empty FAISS index that codes added vectors as `encode` does, bits without a column too, untrained.
-
-        An `IndexPreTransform` of a `CenteringTransform` and a `LinearTransform` in front of an `IndexPQ`. It searches
-        by the distance between query and decoded vector, which ranks like the cosine if all have one length.
-        FAISS alone can read its file.
-        """
-        quantizer = self.quantizer()
-        return behind(transforms(quantizer.affine), quantizer.empty_pq())
 
 
 def apart(centroids: Float32[np.ndarray, "groups values width"]) -> Float32[np.ndarray, "groups values width"]:

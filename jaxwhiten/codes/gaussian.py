@@ -94,7 +94,8 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
     width = int(widths.max())
     centroids = np.zeros((groups, 2 * points, width), np.float32)
     generator = np.random.default_rng(seed)
-    normal, unseen = generator.standard_normal((2, _SAMPLES, width), np.float32)
+    # Half of what is drawn is used, so that equal moments give the codebooks that they gave before.
+    normal, _ = generator.standard_normal((2, _SAMPLES, width), np.float32)
     first = generator.choice(_SAMPLES, points, replace=False)
 
     def make(numbers: Int[np.ndarray, " n"]) -> float:
@@ -105,19 +106,18 @@ def design(variances: Float64[np.ndarray, " d"], groups: int, bits: int, seed: i
             axes = group == number
             deviations = spread[axes] * scales[axes]
             x = normal[:, :w] * deviations
-            y = unseen[:, :w] * spread[axes]
             if before.shape[1] == w:
-                book = lloyd(x, before * deviations, _STEPS_AFTER)
+                book, shares = lloyd(x, before * deviations, _STEPS_AFTER)
             else:  # the density of many points is that of N(0, λ (w + 2) / w)
                 if w > 1:
                     start = x[first]
                 else:
                     start = deviations * ndtri((np.arange(points) + 0.5) / (2 * points))[:, None]
-                book = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
+                book, shares = lloyd(x, start * np.sqrt(1 + 2 / w), _STEPS)
             before = book / deviations
-            book = mirrored(book / scales[axes])
-            centroids[number, :, :w] = book
-            lost += float(((y - book[nearest(y, book[None])[:, 0]]) ** 2).sum(axis=1, dtype=np.float64).mean())
+            kept = shares @ np.square(book, dtype=np.float64)  # centroids are means: the rest of the squares is lost
+            lost += float(((np.square(x).mean(axis=0) - kept) / scales[axes] ** 2).sum())
+            centroids[number, :, :w] = mirrored(book / scales[axes])
         return lost
 
     # Two chains on every machine, so that the codebooks do not depend on the number of its cores.
@@ -130,8 +130,13 @@ def mirrored(points: Float32[np.ndarray, "half w"]) -> Float32[np.ndarray, "poin
     return np.concatenate([points, -points])
 
 
-def lloyd(x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "half w"], steps: int) -> Float32[np.ndarray, "half w"]:
-    """Steps of k-means with the points c and −c for rows x and −x; one that is nearest to no row stays where it is."""
+def lloyd(
+    x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "half w"], steps: int
+) -> tuple[Float32[np.ndarray, "half w"], Float64[np.ndarray, " half"]]:
+    """Steps of k-means with the points c and −c for rows x and −x: the points c, and the share of rows of each.
+
+    A point that is nearest to no row stays where it is.
+    """
     centroids = np.array(start, np.float32)
     half = len(centroids)
     for _ in range(steps):
@@ -144,7 +149,7 @@ def lloyd(x: Float[np.ndarray, "n w"], start: Float[np.ndarray, "half w"], steps
         starts = np.cumsum(counts) - counts
         sums = np.add.reduceat(turned[order], starts[some], axis=0)
         centroids[some] = sums / counts[some, None]
-    return centroids
+    return centroids, counts / len(x)
 
 
 def nearest(

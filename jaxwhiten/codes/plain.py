@@ -8,21 +8,15 @@ every index, and in FAISS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, CodePlan, Constants
-from jaxwhiten.errors import InputError
 from jaxwhiten.io import take
-from jaxwhiten.types import AnyArray, Float32, OnnxGraph, RowsLike
+from jaxwhiten.types import AnyArray, Float32, Float64, OnnxGraph
 from jaxwhiten.types import UInt8 as Bytes
-from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import stamp
-
-P = TypeVar("P", bound="PlainCode")
 
 
 class PlainCode(Code):
@@ -33,23 +27,9 @@ class PlainCode(Code):
       square_: Mean of the squares of every column, float64 [d], by which indexes know how long vectors are.
     """
 
-    needs_rows: ClassVar[bool] = False  # whether moments are not enough to fit the code
-
-    def fit(self: P, X: RowsLike, y: object = None) -> P:
-        """Learns from [n, d] rows, or from `Moments` or a `Whitening` if the code needs no ranges."""
-        if not isinstance(X, Moments | Whitening):
-            return self._fit_rows(X, more=False)
-        if self.needs_rows:
-            raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
-        if isinstance(X, Moments):
-            n = X.nonempty().n
-            mean = X.mean
-        else:
-            n = X.n_samples_seen_
-            mean = X.mean_
-        self.low_ = self.high_ = mean
-        self.square_ = mean**2
-        return self._fitted_on(n, len(mean), {**X.provenance, **stamp()})
+    low_: Float64[np.ndarray, " d"]
+    high_: Float64[np.ndarray, " d"]
+    square_: Float64[np.ndarray, " d"]
 
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         check_finite(X)
@@ -79,8 +59,6 @@ class PlainCode(Code):
 
 class ScalarCode(PlainCode):
     """One byte per column: 256 equal steps over the fitted range. A subclass sets the dtype of the bytes."""
-
-    needs_rows = True
 
     @property
     def plan(self) -> CodePlan:

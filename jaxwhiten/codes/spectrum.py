@@ -122,7 +122,7 @@ class SpectrumCode(Code):
             check_space("the axes", axes.space, others, "use a mean of vectors of their encoder", role="query")
         if mean is not None:
             axes = axes.with_mean(mean.mean if isinstance(mean, Moments) else mean)
-        record = axes.provenance
+        record = axes._record
         if whitened:
             axes = unit_length(axes)
             copied = ("corpus", "date", "version", "fit_seconds")
@@ -269,13 +269,8 @@ def unit_length(whitening: Whitening) -> Whitening:
     # Equal variances, as with γ = 1, keep their order whatever their rounding.
     order = np.argsort(-np.round(np.log(np.maximum(variances, np.finfo(float).tiny)), 9), kind="stable")
     size = float(variances.sum() + mean @ mean) or 1.0  # without variance, of which `_made` says that
-    tensors = {
-        "n": np.array([whitening.n_samples_seen_]),
-        "mean": mean / np.sqrt(size),
-        "components": np.eye(k)[:, order],
-        "eigenvalues": np.minimum.accumulate(variances[order]) / size,
-        "noise": np.zeros(k),
-    }
+    n = whitening.n_samples_seen_
     result = Whitening(gamma=0)
-    result.restore(tensors, k)
-    return result
+    falling = np.minimum.accumulate(variances[order]) / size
+    result._learn(n, mean / np.sqrt(size), np.eye(k)[:, order], falling, np.zeros(k))
+    return result._fitted_on(n, k, {})

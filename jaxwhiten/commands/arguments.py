@@ -286,9 +286,7 @@ def encode_view(view: View, texts: Sequence[str], *, cache: bool = True) -> np.n
 
 
 def encode_for(index: Index, texts: Sequence[str], *, cache: bool = True) -> np.ndarray:
-    """The vectors of texts, encoded as the documents of an index were; InputError if it does not record its encoder."""
+    """The vectors of texts, encoded as the documents of an index were; InputError if it has no encoder."""
     from jaxwhiten.search.text import view_for
 
-    if index.views is None:
-        raise InputError(f"{index.path}: does not record its encoder, so texts cannot be encoded as its were.")
-    return encode_view(view_for(index, index.views, "document"), texts, cache=cache)
+    return encode_view(view_for(index, index.text_views(), "document"), texts, cache=cache)

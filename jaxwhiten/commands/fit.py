@@ -201,13 +201,13 @@ def _save(
     output: str, moments: Moments, encoder: Encoder | None, bytes: int | None, tuned: bool | None, knobs: Fields
 ) -> tuple[str, Json]:
     """Writes the whitening, the code or both, alone or with their encoder."""
-    from jaxwhiten.codes.fit import fit as fitted
+    from jaxwhiten.codes.fit import fit as fit_moments
     from jaxwhiten.terminal import note
     from jaxwhiten.whitening.whitening import alike
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*the rank of the data is 0")  # an error below
-        result = fitted(moments, bytes=bytes, tuned=tuned, **knobs)
+        result = fit_moments(moments, bytes=bytes, tuned=tuned, **knobs)
     whitening, code, why = result
     if whitening is not None and whitening.rank_ < 1:
         raise InputError(f"Cannot whiten: {alike(moments.n)}")

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding.cross import CrossEncoder
     from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
     from jaxwhiten.encoding.store import EmbeddingStore
-    from jaxwhiten.search import load_index
 
 __getattr__, __dir__ = exports(__name__)
 
 __all__ = ["CrossEncoder", "EmbeddingStore", "Encoder", "PoolingWarning", "Vocabulary", "distil", "distil_static"]
-__all__ += ["length_ladder", "load_index"]
+__all__ += ["length_ladder"]

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.codes.fit import fit_whitening
+from jaxwhiten.codes.fit import fit as fit_moments
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.engines import mean_matrix
-from jaxwhiten.errors import Bounds, InputError, check_integer, warn
+from jaxwhiten.errors import InputError, check_integer, warn
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
@@ -36,7 +36,7 @@ from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
 ENOUGH = 300  # different sentences; a fit to fewer gives a worse encoder than none
-SIF = 1e-3
+SIF = 1e-3  # a in the weight a / (a + p) of a token of frequency p
 RIDGE = 0.03
 _STEPS = 40  # of conjugate gradients
 _NOISE = 1e-4  # relative size of directions that too few sentences determine
@@ -102,14 +102,15 @@ class Vocabulary:
         drawn: list[str] = []
         frequencies = _zipf(words)
         if corpus is not None:
-            counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
+            counts, found = _count(corpus, tokenizer, size, sentences, seed, show_progress)
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: pass sentences of text.")
-            if (distinct := len(set(drawn))) < ENOUGH:
+            if (distinct := len(set(found))) < ENOUGH:
                 warn(f"The corpus is ignored: {distinct} different sentences, fewer than {ENOUGH}.")
-                return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), [], words)
-            frequencies = words * (counts + _UNSEEN)
-            frequencies /= frequencies.sum()
+            else:
+                drawn = found
+                frequencies = words * (counts + _UNSEEN)
+                frequencies /= frequencies.sum()
         return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), drawn, words)
 
 
@@ -118,8 +119,6 @@ def distil(
     k: int = 256,
     *,
     gamma: float = 1.0,
-    sif: float | None = SIF,
-    weighted: bool = True,
     fit: bool = False,
 ) -> Encoder:
     """A static encoder from a vocabulary.
@@ -132,9 +131,6 @@ def distil(
       vocabulary: From `Vocabulary.read`.
       k: Number of dimensions kept.
       gamma: Power of the whitening of the token vectors.
-      sif: a in the weight a / (a + p) of a token of frequency p; None for equal weights.
-      weighted: Whether mean and covariance weight a token by its frequency times that weight, instead of counting it
-        once.
       fit: Whether ridge regression moves the rows, so that the vectors of the drawn sentences come near the teacher's
         whitened vectors.
 
@@ -146,16 +142,15 @@ def distil(
     """
     if fit and not vocabulary.drawn:
         raise InputError(f"`fit` requires a corpus of at least {ENOUGH} different sentences.")
-    Bounds(0.0, above=True, none=True).check("sif", sif)
     p = vocabulary.frequencies
-    shares = np.ones(len(p)) if sif is None else sif / (sif + p)
-    weights = p * shares if weighted else vocabulary.words.astype(np.float64)
-    whitening = _whitening(_weighted_moments(vocabulary.alone, weights), None if fit else k, gamma=gamma)
+    shares = SIF / (SIF + p)
+    moments = _weighted_moments(vocabulary.alone, p * shares)
+    whitening = _whitening(moments, n_components=None if fit else k, gamma=gamma)
     table = (whitening.transform(vocabulary.alone) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if fit:
         table = _fitted(table, vocabulary, k)
     if not np.ptp(normalize(table[vocabulary.words]), axis=0).max() > _NOISE:
-        advice = "use more varied sentences, a larger `sif`, or a teacher whose vectors differ"
+        advice = "use more varied sentences, or a teacher whose vectors differ"
         raise InputError(f"The table would give every sentence the same vector: {advice}.")
     name = vocabulary.teacher.name
     folder = vocabulary.tokenizer.folder
@@ -206,10 +201,12 @@ def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np
     return Moments(n, mean, scaled.T @ scaled)
 
 
-def _whitening(moments: Moments, k: int | None, tuned: bool | None = None, **params: Any) -> Whitening:
+def _whitening(moments: Moments, **params: Any) -> Whitening:
     with warnings.catch_warnings():  # a vocabulary is complete, not a sample of too few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        return fit_whitening(moments, tuned=tuned, n_components=k, **{"shrinkage": None} | params)[0]
+        whitening = fit_moments(moments, **{"shrinkage": None} | params).whitening
+    assert whitening is not None
+    return whitening
 
 
 def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:
@@ -219,7 +216,7 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
     solved for all columns at once by conjugate gradients; 40 steps suffice.
     """
     moments = Moments().update(vocabulary.targets)
-    target = _whitening(moments, k, tuned=vocabulary.teacher.view.tuned)
+    target = _whitening(moments, n_components=k, tuned=vocabulary.teacher.view.tuned)
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)

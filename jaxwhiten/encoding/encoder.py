@@ -10,34 +10,33 @@ size or the order.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, no_type_check, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.codes import Code, make_code
-from jaxwhiten.codes.fit import Fit, fit, fit_whitening
 from jaxwhiten.engines import DEFAULT, FASTEST, engine_for, length_ladder
 from jaxwhiten.errors import InputError, check_name, warn
-from jaxwhiten.head import AUTO, Head, Settings, Step, Truncate
+from jaxwhiten.head import AUTO, Head, Settings, Step
 from jaxwhiten.head.folder import modules_of, write_folder
-from jaxwhiten.head.head import pooling_names
 from jaxwhiten.metrics import scores
 from jaxwhiten.space import Space
 from jaxwhiten.terminal import as_html
 from jaxwhiten.text import TextList, Texts, as_texts, in_role, prompt_named
 from jaxwhiten.types import Float, Float32, IdsLike, Int
 from jaxwhiten.vectors import space_of, with_space
-from jaxwhiten.views import View
+from jaxwhiten.views import View, fit
 from jaxwhiten.views.core import copied
 from jaxwhiten.views.loading import load_view, make_view, reopened
 from jaxwhiten.views.stream import BLOCK
-from jaxwhiten.views.view import at_once, together
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.views.view import together
+from jaxwhiten.whitening import Whitening
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -140,7 +139,7 @@ class Encoder:
         self.view = view
         self._default_prompt_name = settings.default_prompt_name
         self._similarity = scores.check_similarity(settings.similarity_fn_name or "cosine")
-        self._source: tuple[View, Fit] | None = None  # of `shrink`: the view before, and what was fitted
+        self._source: View | None = None  # of `shrink`: the view before
 
     @classmethod
     def _of(cls, view: View, settings: Settings) -> Encoder:
@@ -177,7 +176,12 @@ class Encoder:
 
     def with_view(self, view: View) -> Encoder:
         """An encoder with another default view, such as `encoder.view.then(jaxwhiten.head.Truncate(64))`."""
-        return self if view is self.view else self._of(view, settings_of(self))
+        if view is self.view:
+            return self
+        other = copy.copy(self)
+        other.view = view
+        other._source = None
+        return other
 
     def __repr__(self) -> str:
         view = self.view
@@ -325,20 +329,11 @@ class Encoder:
 
     # Vectors.
 
-    @overload
-    def encode(  # type: ignore[overload-overlap]  # a str is a sequence, too
-        self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
-    ) -> np.ndarray: ...
-    @overload
-    def encode(
-        self, sentences: str | Texts, *, pooling: Sequence[str], **options: Unpack[EncodeOptions]
-    ) -> dict[str, np.ndarray]: ...
-    @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
         sentences: str | Texts,
         *,
-        pooling: str | Sequence[str] | None = None,
+        pooling: str | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -349,13 +344,13 @@ class Encoder:
         show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-    ) -> np.ndarray | dict[str, np.ndarray]:
+    ) -> np.ndarray:
         """Encodes sentences.
 
         Args:
           sentences: Strings in any container of `jaxwhiten.text.as_texts`, or one; an empty string is `[CLS] [SEP]`.
-          pooling: A name, or several, as in `from_pretrained`; default the head's own. One forward pass serves all
-            poolings that read the sentence unchanged; one that rewrites it needs its own.
+          pooling: A name, as in `from_pretrained`; default the head's own. One forward pass gives the vectors of
+            several by `jaxwhiten.views.at_once`.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
           prompt: The text of a prompt, instead of a name.
           normalize_embeddings: Whether the vectors are scaled to unit length.
@@ -370,8 +365,7 @@ class Encoder:
 
         Returns:
           `jaxwhiten.Vectors`: float32 [n, d] in the order of the sentences, or codes [n, bytes] if the head has a
-          code; they know their `space`. For a single string, one row without the first axis. For several poolings, a
-          dict of such arrays by name.
+          code; they know their `space`. For a single string, one row without the first axis.
 
         Raises:
           InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
@@ -383,33 +377,14 @@ class Encoder:
             show_progress = show_progress_bar
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
-        if precision is None and (pooling is None or isinstance(pooling, str)):
-            view = self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)
-            return view(sentences, batch_size=batch_size, show_progress=show_progress)
+        how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
+        if precision is None:
+            return self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)(sentences, **how)
         alone = isinstance(sentences, str)
         texts = as_texts([sentences] if alone else sentences)
-        names, single = pooling_names(pooling, self.view.head.name)
-        if precision is None:
-            views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
-            results = at_once(views, texts, batch_size, show_progress)
-        else:
-            results = {
-                name: _at_precision(
-                    self._view_of(name, prompt).uncoded,
-                    texts,
-                    precision,
-                    truncate_dim,
-                    normalize_embeddings,
-                    batch_size=batch_size,
-                    show_progress=show_progress,
-                )
-                for name in names
-            }
-        if alone:
-            results = {name: x[0] for name, x in results.items()}
-        if single:
-            return next(iter(results.values()))
-        return results
+        view = self._view_of(pooling, prompt).uncoded
+        codes = _at_precision(view, texts, precision, truncate_dim, normalize_embeddings, **how)
+        return codes[0] if alone else codes
 
     def encode_query(
         self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
@@ -430,7 +405,7 @@ class Encoder:
         self,
         sentences: Texts,
         *,
-        pooling: str | Sequence[str] | None = None,
+        pooling: str | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -438,7 +413,7 @@ class Encoder:
         block_size: int = BLOCK,
         batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> Iterator[np.ndarray] | Iterator[dict[str, np.ndarray]]:
+    ) -> Iterator[np.ndarray]:
         """Encodes any iterable of sentences in bounded memory, with the options of `encode`.
 
         Args:
@@ -450,10 +425,9 @@ class Encoder:
         """
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
-        names, single = pooling_names(pooling, self.view.head.name)
-        views = {name: self._view_of(name, prompt, truncate_dim, normalize_embeddings) for name in names}
-        for results in together(views, sentences, block_size, batch_size, show_progress):
-            yield next(iter(results.values())) if single else results
+        view = self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)
+        for results in together({"": view}, sentences, block_size, batch_size, show_progress):
+            yield results[""]
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
         """Similarities of all n vectors to all m, by the encoder's similarity; distances are negated, codes decoded.
@@ -479,8 +453,7 @@ class Encoder:
         """
         if k is not None:
             params["n_components"] = k
-        whitening, _ = fit_whitening(_moments_of(self.view, rows), **params)
-        return self.with_whitening(whitening)
+        return self.with_view(fit(self.view, rows, **params))
 
     def shrink(self, texts: Texts, *, k: int | None = None, bytes: int | None = None, **params: Any) -> Encoder:
         """This encoder with smaller vectors: k dimensions, or codes of some bytes, fitted on texts without labels.
@@ -498,9 +471,8 @@ class Encoder:
         if params.get("n_components") is None and bytes is None:
             raise InputError("Specify `k`, for fewer dimensions, or `bytes`, for codes.")
         view = self.view.with_head(self.view.head.unfitted())
-        fitted = fit(_moments_of(view, texts), bytes=bytes, **params)
-        small = self.with_view(view.with_fit(fitted))
-        small._source = (view, fitted)
+        small = self.with_view(fit(view, texts, bytes=bytes, **params))
+        small._source = view
         return small
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
@@ -538,18 +510,9 @@ class Encoder:
 
         view = self.view
         if self._source is not None and not any(map(options.get, ("codes", "bytes", "whitening"))):
-            view, fitted = self._source  # the index then needs no folder of this encoder
-            options |= {"whitening": fitted.whitening, "codes": fitted.code}
+            view = self._source  # the index then needs no folder of this encoder
+            options |= {"whitening": self.view.head.whitening, "codes": self.view.code}
         return index_of(view, as_texts(texts, "document"), ids=ids, backend=backend, **options)
-
-
-def _moments_of(view: View, rows: Texts | Float[np.ndarray, "n d"]) -> Moments:
-    """The moments of the vectors of texts, as documents; or of vectors of a view."""
-    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
-        moments = Moments.of(rows)
-        moments.provenance = {**view.provenance(), **moments.provenance}
-        return moments
-    return view.documents.moments(rows)
 
 
 def _at_precision(
@@ -571,19 +534,15 @@ def _at_precision(
     check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
         return encoded(view.cut(truncate, unit))
-    if precision.endswith("int8"):
-        if len(texts) < 2:
-            raise InputError(
-                f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
-                f" such as precision=make_code({precision!r}).fit(vectors)."
-            )
-        vectors = encoded(view.cut(truncate, unit))
-        code = make_code(precision).fit(vectors)
-        return _with_dtype(code.encode(vectors), code)
-    if truncate is not None:
-        view = view.then(Truncate(truncate))
-    code = make_code(precision).fit(np.zeros((1, view.dimension)))  # signs do not depend on the length of a vector
-    return _with_dtype(encoded(view.with_code(code)), code)
+    by_ranges = precision.endswith("int8")
+    if by_ranges and len(texts) < 2:
+        raise InputError(
+            f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
+            f" such as precision=make_code({precision!r}).fit(vectors)."
+        )
+    vectors = encoded(view.cut(truncate, unit))
+    code = make_code(precision).fit(vectors if by_ranges else np.zeros((1, vectors.shape[1])))
+    return _with_dtype(code.encode(vectors), code)
 
 
 def settings_of(encoder: Encoder) -> Settings:

@@ -4,7 +4,6 @@ from jaxwhiten.head.folder import (
     Settings,
     check_parts,
     longest_text,
-    modules_of,
     own_pooling,
     read_head,
     says_head,
@@ -24,7 +23,6 @@ from jaxwhiten.head.head import (
 from jaxwhiten.head.pooling import AfterPrompt, LayerMix, Mean, Pooling
 from jaxwhiten.head.steps import (
     CODE_FILE,
-    STEPS,
     WHITENING_FILE,
     States,
     StateStep,
@@ -42,7 +40,7 @@ from jaxwhiten.head.steps import (
 from jaxwhiten.head.vectors import Dense, Normalize, Quantize, Truncate, Whiten, dense_module
 
 __all__ = ["AUTO", "CODE_FILE", "AfterPrompt", "Dense", "Head", "Heads", "LayerMix", "Mean", "Normalize", "StepModule"]
-__all__ += ["POOLINGS", "STEPS", "Pooling", "PoolingWarning", "Quantize", "Settings", "StateStep", "States", "Step"]
+__all__ += ["POOLINGS", "Pooling", "PoolingWarning", "Quantize", "Settings", "StateStep", "States", "Step"]
 __all__ += [
     "WHITENING_FILE",
     "StateStep",
@@ -62,7 +60,6 @@ __all__ += [
     "lasting",
     "leaves",
     "longest_text",
-    "modules_of",
     "own_pooling",
     "read_head",
 ]

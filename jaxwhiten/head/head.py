@@ -113,6 +113,8 @@ def canonical(name: str) -> str:
     >>> canonical("last_avg")
     'mean'
     """
+    if not isinstance(name, str):
+        raise InputError(f"pooling={name!r:.80}: expected one name.")
     first, colon, rest = name.partition(":")
     if name == AUTO:
         return name
@@ -192,14 +194,13 @@ class Head:
 
     def unfitted(self) -> Head:
         """This head without the whitenings and the code fitted on its vectors; unit length at the end stays."""
-        steps = self.without_code().steps
-        places = [i for i, step in enumerate(steps) if isinstance(step, Whiten)]
-        if len(steps) == len(self.steps) and not places:
+        whole = self.without_code().steps
+        steps = (*itertools.takewhile(lambda step: not isinstance(step, Whiten), whole),)
+        if len(steps) == len(self.steps):
             return self
-        if places:
-            steps = steps[: places[0]]
-        unit = isinstance(self.without_code().steps[-1], Normalize)
-        return Head.of((*steps, *[Normalize()] * (unit and not isinstance(steps[-1], Normalize))), self.form)
+        if isinstance(whole[-1], Normalize) and not isinstance(steps[-1], Normalize):
+            steps += (Normalize(),)
+        return Head.of(steps, self.form)
 
     def finished(self, vectors: Float[np.ndarray, "n d"], begun: Head) -> Shaped[np.ndarray, "n k"]:
         """The result of this head, computed from the vectors of `begun`, a head with the first of its steps."""

@@ -147,7 +147,7 @@ class Dense(VectorStep):
         return StepModule("Dense", config | ({"use_residual": True} if self.residual else {}), tensors)
 
     @classmethod
-    def from_folder(cls, found: Found) -> Dense | Whiten:
+    def from_folder(cls, found: Found) -> VectorStep:
         raw = found.read(*_OF_DENSE)
         width, outputs = found.width, raw.get("out_features")
         if raw.get("in_features") != width or not isinstance(outputs, int):
@@ -171,7 +171,7 @@ class Dense(VectorStep):
             name,
             residual,
         )
-        return dense._whitening(found.model / WHITENING_FILE) or dense
+        return dense._whitening(found.model / WHITENING_FILE) or dense._truncation() or dense
 
     def _whitening(self, file: Path) -> Whiten | None:
         """The whitening saved in a file, if this layer is its map; otherwise None."""
@@ -182,6 +182,13 @@ class Dense(VectorStep):
         ours = np.ascontiguousarray(self.weight.T), self.bias
         same = all(a.shape == b.shape and np.allclose(a, b) for a, b in zip(whitening.kernel, ours, strict=True))
         return Whiten(*ours, whitening) if same else None
+
+    def _truncation(self) -> Truncate | None:
+        """The truncation that this layer is, as `Truncate` writes it; otherwise None."""
+        outputs, inputs = self.weight.shape
+        if self.activation != "Identity" or self.residual or outputs > inputs or np.any(self.bias):
+            return None
+        return Truncate(outputs) if np.array_equal(self.weight, np.eye(outputs, inputs)) else None
 
     def to_onnx(self, graph: OnnxGraph, x: str) -> str:
         y = graph.activation(self.activation, _onnx_linear(graph, x, "", self.weight.T, self.bias))

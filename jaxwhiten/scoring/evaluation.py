@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
-from jaxwhiten.codes import Int8, SpectrumCode, UBinary
-from jaxwhiten.codes.fit import fit, fit_whitening
+from jaxwhiten.codes import Int8, UBinary
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
@@ -390,26 +390,22 @@ def _ways(
     if ks or sizes:
         moments.update(np.asarray(vectors))
     base = encoder.with_view(encoder.view.uncoded)
-    if own is None:
-        fits = [fit(moments, bytes=size, **whitening) for size in sizes]
-        codes = [one.code for one in fits]
-        if fits and fits[0].whitening is not None:
-            base = raw.with_whitening(fits[0].whitening)
-    else:
-        codes = [SpectrumCode(bytes=size).fit(own) for size in sizes]
+    fits = [fit(moments, bytes=size, **whitening) if own is None else fit(own, bytes=size) for size in sizes]
+    if own is None and fits and fits[0].whitening is not None:
+        base = raw.with_whitening(fits[0].whitening)
     mark = "" if base.view.head.whitening is None else WHITENED
     yield (RAW, raw) if judged else (mark or RAW, base)
     if judged and own is not None:
         yield WHITENED, base
     for k in ks:
-        yield WHITENED, raw.with_whitening(fit_whitening(moments, n_components=k or None, **whitening)[0])
+        yield WHITENED, raw.with_view(raw.view.with_fit(fit(moments, n_components=k or None, **whitening)))
     if encoder.view.head.code is not None:
         yield "coded", encoder
     if sizes or not judged:
         x = base.view.finished(vectors, raw.view)
         yield f"{mark} int8".lstrip(), base.with_code(Int8().fit(x))
         yield f"{mark} binary".lstrip(), base.with_code(UBinary().fit(x))
-    for code in codes:
+    for _, code, _ in fits:
         assert code is not None
         yield f"{mark} code".lstrip(), base.with_code(code)
 

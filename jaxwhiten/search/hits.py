@@ -163,7 +163,7 @@ class Searches(ABC):
                 raise InputError("`hybrid` compares words: pass texts, or omit it.")
             return self._nearest(self.query_rows(queries), k, among, where)
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
-        views = self._encoding()
+        views = self.text_views()
         if not texts:
             return []
         vectors = np.ascontiguousarray(views.queries(texts), np.float32)
@@ -171,10 +171,12 @@ class Searches(ABC):
         several = self._hits(vectors, k, among, where, texts if hybrid else None)
         return several[0] if isinstance(queries, str) else several
 
-    def _encoding(self) -> Views:
+    def text_views(self) -> Views:
         """The views of texts; InputError if there is no encoder."""
         if self.views is None:
-            raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
+            path = getattr(self, "path", None)
+            where = f"{path}:" if path else "This index"
+            raise InputError(f"{where} has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
         return self.views
 
 

@@ -188,7 +188,7 @@ def choose(
     Vectors of an encoder that is not fine-tuned for similarity are whitened before they are coded.
     """
     notes: tuple[str, ...] = ()
-    code: Code | None = None
+    code: Any
     if isinstance(codes, Code):
         code = codes
         prepare = preparation(whitening, vectors.shape[1], normalize=whitening is not None)
@@ -200,16 +200,18 @@ def choose(
             check_whitened(code, whitening)
     elif codes == SpectrumCode.name:
         size = DEFAULT_BYTES if size is None else size
-        moments = Moments(provenance=space.record() if space is not None and whitening is None else {})
-        if whitening is None and tuned is False:
-            whitening, code, why = fit(moments.update(vectors), bytes=size, tuned=tuned)
-            notes = (why,)
         prepare = preparation(whitening, vectors.shape[1])
-        if code is None:
-            if not isinstance(whitening, Whitening):
-                for _, x in prepared(vectors, prepare):
-                    moments.update(x)
-            code = SpectrumCode(bytes=size).fit(whitening if isinstance(whitening, Whitening) else moments)
+        moments = Moments(provenance=space.record() if space is not None and whitening is None else {})
+        if isinstance(whitening, Whitening):
+            code = fit(whitening, bytes=size).code
+        elif whitening is None and tuned is False:
+            whitening, code, why = fit(moments.update(vectors), bytes=size, tuned=tuned)
+            prepare = preparation(whitening, vectors.shape[1])
+            notes = (why,)
+        else:
+            for _, x in prepared(vectors, prepare):
+                moments.update(x)
+            code = fit(moments, bytes=size, tuned=True).code
     else:
         prepare = preparation(whitening, vectors.shape[1])
         code = make_code(codes)

@@ -19,12 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten import losses
+from jaxwhiten.codes.fit import fit
 from jaxwhiten.encoding import EmbeddingStore, Encoder
 from jaxwhiten.errors import Bounds, InputError, check_name
 from jaxwhiten.losses import Loss
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_lora, plan_sentences
 from jaxwhiten.types import Array, Fields, Float, Int, Scalar
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import Moments
 
 _SAMPLE = 4096
 
@@ -102,7 +103,8 @@ def student_map(
     weight = np.eye(width, dtype=np.float32)
     bias = np.zeros(width, np.float32)
     if vectors.shape[1] > width or gamma:
-        whitening = Whitening.from_moments(Moments().update(vectors), n_components=width, gamma=gamma)
+        whitening = fit(Moments.of(vectors), n_components=width, gamma=gamma, shrinkage=None).whitening
+        assert whitening is not None
         weight, bias = whitening.kernel
     target = vectors[sample] @ weight + bias
     rotation, _, right = np.linalg.svd((target - target.mean(axis=0)).T @ (student - student.mean(axis=0)))

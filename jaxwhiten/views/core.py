@@ -38,7 +38,7 @@ class Core:
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tuned: bool | None = None
     bare: bool = False
-    source: Callable[[], Core] | None = None
+    source: Callable[[], tuple[Any, Any]] | None = None  # `load_view` of the place
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.source is None:
@@ -80,9 +80,9 @@ def copied(module: TransformerEncoder) -> TransformerEncoder:
     return nnx.merge(graph, jax.tree.map(lambda leaf: leaf.copy(), state))
 
 
-def _read_again(source: Callable[[], Core], fields: Fields, expected: str) -> Core:
+def _read_again(source: Callable[[], tuple[Any, Any]], fields: Fields, expected: str) -> Core:
     """An unpickled core; MismatchError if its folder holds another model by now."""
-    core = dataclasses.replace(source(), **fields)
+    core: Core = dataclasses.replace(source()[0].core, **fields)
     if core.digest != expected:
         raise MismatchError(
             f"{core.name}: its files are not those of the encoder that was pickled: use the same files there."

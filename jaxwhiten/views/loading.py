@@ -89,8 +89,10 @@ def load_view(
         tuned=settings.tuned,
         bare=bare,
         source=functools.partial(
-            load_core,
+            load_view,
             place,
+            pooling="mean",
+            bare=True,
             max_length=max_length,
             dtype=dtype,
             revision=revision,
@@ -106,21 +108,6 @@ def load_view(
     return view, settings
 
 
-def load_core(model: str, *, max_length: int, dtype: str, revision: str | None, device: Any, engine: str) -> Core:
-    """The core of `load_view`, which reads no head."""
-    view, _ = load_view(
-        model,
-        pooling="mean",
-        bare=True,
-        max_length=max_length,
-        dtype=dtype,
-        revision=revision,
-        device=device,
-        engine=engine,
-    )
-    return view.core
-
-
 def reopened(
     space: Space,
     *,
@@ -128,10 +115,10 @@ def reopened(
     engine: str | None = None,
     tuned: bool | None = None,
 ) -> tuple[View, Settings]:
-    """The view of the model that made vectors of a space, with the settings of its folder; see `load_view`.
+    """The view of the model that made vectors of a space, with its prompts and the settings of its folder.
 
     Args:
-      space: The space; a plain pooling in it stands alone.
+      space: The space; a plain pooling in it stands alone. Its prompts are taken if the folder has none.
       model: Where the model is now, if it has moved.
       engine: By default one that gives the same vectors: any in float32, else the recorded one.
       tuned: Whether the model is fine-tuned for similarity; by default as its folder records.
@@ -160,6 +147,12 @@ def reopened(
         ) from None
     if view.space.head != space.head == view.unfitted.space.head:  # made before the folder got its whitening or code
         view = view.unfitted
+    own = view.space.prompts or {}
+    if space.prompts and space.prompts != own and not any(own.values()):  # given in memory, or the default was
+        if view.space.fingerprint == space.fingerprint:
+            view = view.over(dataclasses.replace(view.core, prompts={**view.core.prompts, **space.prompts}))
+        else:
+            view = view.with_head(view.head.with_prompt(space.prompts.get("document", "")))
     return view, settings
 
 
@@ -177,7 +170,7 @@ def make_view(
     engine: str | Engine = DEFAULT,
     tuned: bool | None = None,
     bare: bool = False,
-    source: Callable[[], Core] | None = None,
+    source: Callable[[], tuple[View, Any]] | None = None,
 ) -> View:
     """The view of a model in memory; the arguments are those of `Encoder`, and `bare` and `source` those of `Core`."""
     tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)

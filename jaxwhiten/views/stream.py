@@ -19,7 +19,7 @@ from jaxwhiten.engines import length_ladder
 from jaxwhiten.engines.batching import Batch, BatchResult
 from jaxwhiten.engines.engine import Engine
 from jaxwhiten.errors import Bounds, JaxwhitenError, NonFiniteError, warn
-from jaxwhiten.head import AfterPrompt, Head, Heads, Step
+from jaxwhiten.head import Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TextList, TokenIds
 from jaxwhiten.types import AnyArray
@@ -60,27 +60,6 @@ Outputs = Mapping[str, Output]
 Keep = Callable[[np.ndarray, dict[str, np.ndarray]], None]  # takes numbers of sentences, and their vectors
 
 
-def output_of(
-    head: Head,
-    engine: Engine,
-    tokenizer: BulkTokenizer,
-    width: int,
-    prompt: str | None = None,
-    placed: tuple[Step, ...] | None = None,
-) -> Output:
-    """The output of a head with a prompt, by default its own; `placed` are its steps if they are on the devices.
-
-    The compiled function takes the prompt's length as an argument.
-    """
-    form = head.form if prompt is None else head.form.with_prompt(prompt)
-    steps = engine.place(head.steps) if placed is None else placed
-    if any(isinstance(step, AfterPrompt) for step in steps):
-        length = tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
-        length = engine.place(np.int32(length))
-        steps = tuple(AfterPrompt(s.pooling, length) if isinstance(s, AfterPrompt) else s for s in steps)
-    return Output(form, steps, width, head.dtype, head.by_segment)
-
-
 def vectors(
     engine: Engine,
     tokens: TokenIds,
@@ -102,6 +81,8 @@ def vectors(
         finite = rows[~np.isin(rows, [*bad, *suspects])]
         keep(first + finite, {name: results[name][finite] for name in names})
 
+    if max_rows is not None:
+        Bounds(1).check("batch_size", max_rows)
     n = len(tokens.lengths)
     bad = set[int]()
     suspects = set[int]()
@@ -206,7 +187,6 @@ class Run:
         self, texts: Iterator[list[str]], bar: Any, max_rows: int | None = None, keep: Keep | None = None
     ) -> Iterator[dict[str, np.ndarray]]:
         """The vectors of each block; the next block is tokenized meanwhile."""
-        _check_rows(max_rows)
         pool = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
         wait = True
         first = 0
@@ -230,8 +210,6 @@ class Run:
 
     def of_list(self, sentences: TextList, bar: Any, max_rows: int | None = None) -> dict[str, np.ndarray]:
         """The vectors of a list of sentences, block by block. A single block is tokenized without another thread."""
-        if max_rows is not None:
-            _check_rows(max_rows)
         if len(sentences) <= BLOCK:
             with bar as shown:
                 return self.of_tokens(sentences, self.tokens(sentences), 0, shown, max_rows)
@@ -269,10 +247,6 @@ class Run:
             results |= vectors(self.engine, of_form, group, max_rows, bar, keep, texts, first)
             bar = None  # each text counts once
         return results
-
-
-def _check_rows(max_rows: int | None) -> None:
-    Bounds(1, none=True).check("batch_size", max_rows)
 
 
 def progress(sentences: object = (), show: bool | None = None) -> Any:

@@ -19,15 +19,16 @@ import numpy as np
 
 from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
+from jaxwhiten.codes.fit import fit as fit_moments
 from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, NonFiniteError, check_integer, turning
-from jaxwhiten.head import AUTO, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
+from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
 from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
-from jaxwhiten.types import Json
+from jaxwhiten.types import Float, Json
 from jaxwhiten.vectors import with_space
 from jaxwhiten.views.core import Core
-from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, output_of, progress
+from jaxwhiten.views.stream import BLOCK, Keep, Output, Run, progress
 from jaxwhiten.whitening import Moments, Whitening, is_spread, participation_ratio
 
 
@@ -79,26 +80,12 @@ class View:
         vectors = self._run.of_list(sentences, progress(sentences, show_progress), batch_size)[""]
         return self._marked(vectors[0] if alone else vectors)
 
-    def blocks(
-        self,
-        texts: Texts,
-        *,
-        block_size: int = BLOCK,
-        batch_size: int | None = None,
-        show_progress: bool | None = None,
-    ) -> Iterator[np.ndarray]:
-        """The vectors of texts, which are read lazily, at most two blocks ahead; each block is as of a call."""
-        for results in together({"": self}, texts, block_size, batch_size, show_progress):
-            yield results[""]
-
     def moments(self, texts: Texts, *, show_progress: bool | None = None) -> Moments:
         """Moments of the vectors of texts, read once in bounded memory."""
         total = Moments()
         for results in self._run.in_blocks(text_blocks(texts, BLOCK), progress(texts, show_progress)):
             x = results[""]
-            if self.code is not None:
-                x = self.code.decode(x)
-            total.merge(Moments().update(x))
+            total.update(x if self.code is None else self.code.decode(x))
         total.provenance = self.provenance()
         return total
 
@@ -183,11 +170,11 @@ class View:
     @functools.cached_property
     def participation_ratio(self) -> float:
         """That of the vectors of the shipped sentences, up to a whitening; 0 if one is not finite."""
-        from jaxwhiten.datasets import load_sts
-
         view = View.of(self.core, self.head.before_whitening())
 
         def measured() -> str:
+            from jaxwhiten.datasets import load_sts
+
             pairs = load_sts("sts_sample").splits["test"]
             with uncounted(), contextlib.suppress(NonFiniteError):
                 vectors = view([*pairs.sentence1, *pairs.sentence2], show_progress=False)
@@ -209,17 +196,15 @@ class View:
         judged = {"participation_ratio": self.participation_ratio} if self.core.tuned is None else {}
         return {**self.space.record(), "tuned": self.tuned, **judged}
 
-    def check_fitted(self, fitted: Whitening | Code, where: str = "the whitening", role: str | None = None) -> None:
+    def check_fitted(self, fitted: Whitening | Code, where: str = "the whitening") -> None:
         """Raises `MismatchError` if a whitening or code was, by its provenance, fitted on vectors of another space.
 
-        With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
-        without, any prompt of this model will do. Another maximum length is a warning.
+        Any prompt of this model will do. Another maximum length is a warning.
         """
-        expected = fitted.space or Space()
-        view = self if role is None else self.in_role(role)
-        if role is None and expected.prompt in (self.space.prompts or {}).values():
+        expected = dataclasses.replace(fitted.space or Space(), dimension=fitted.n_features_in_)
+        view = self
+        if expected.prompt in (self.space.prompts or {}).values():
             view = self.with_prompt(str(expected.prompt))
-        expected = dataclasses.replace(expected, dimension=fitted.n_features_in_)
         check_space(where, expected, view.space, "refit it", tolerated=("max_length",))
 
     # Other views of the model.
@@ -262,6 +247,8 @@ class View:
 
     def with_head(self, head: Head) -> View:
         """With another head, and its own prompt in place of the present head's own; checked as in `of`."""
+        if head is self.head:
+            return self
         prompt = self.prompt
         if prompt == self.head.form.prompt:
             prompt = head.form.prompt
@@ -299,9 +286,13 @@ class View:
         return view.then(Quantize.of(code))
 
     def with_fit(self, fitted: Fit) -> View:
-        """Followed by what `jaxwhiten.codes.fit.fit` made: a whitening, a code, or both."""
-        view = self if fitted.whitening is None else self.with_whitening(fitted.whitening)
-        return view if fitted.code is None else view.with_code(fitted.code)
+        """Followed by what `jaxwhiten.codes.fit.fit` made of vectors of this view: a whitening, a code, or both."""
+        steps: list[Step] = []
+        if fitted.whitening is not None:
+            steps += [Whiten.of(fitted.whitening), Normalize()]
+        if fitted.code is None:
+            return self.then(*steps)
+        return self.uncoded.then(*steps, Quantize.of(fitted.code))
 
     def cut(self, truncate: int | None, unit: bool) -> View:
         """With vectors truncated and scaled on the host, which needs no other compiled program."""
@@ -350,10 +341,12 @@ class View:
     @functools.cached_property
     def output(self) -> Output:
         """The part of this view in a forward pass, which it may share with others."""
-        output = output_of(
-            self.head, self.core.engine, self.core.tokenizer, self.width, prompt=self.prompt, placed=self.placed
-        )
-        return output._replace(truncate=self.truncate, unit=self.unit)
+        head, form, steps = self.head, self.form, self.placed
+        if any(isinstance(step, AfterPrompt) for step in steps):  # its length is an argument of the compiled function
+            length = self.core.tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
+            place = self.core.engine.place(np.int32(length))
+            steps = tuple(AfterPrompt(s.pooling, place) if isinstance(s, AfterPrompt) else s for s in steps)
+        return Output(form, steps, self.width, head.dtype, head.by_segment, self.truncate, self.unit)
 
     @functools.cached_property
     def _run(self) -> Run:
@@ -372,6 +365,33 @@ class View:
         return view
 
 
+def fit(view: View, rows: Texts | Moments | Float[np.ndarray, "n d"], **how: Any) -> View:
+    """A view followed by a whitening of its vectors, a code of them, or both.
+
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> fit(view, load_sts("sts_sample").splits["test"].sentence1, bytes=24).dimension
+    24
+
+    Args:
+      view: The view, whose model knows whether it is fine-tuned for similarity.
+      rows: Texts, which get the prompt of documents, read once and encoded in bounded memory; or vectors of the view,
+        or their moments.
+      **how: `bytes`, `tuned` and the parameters of a whitening, as for `jaxwhiten.codes.fit.fit`.
+
+    Raises:
+      MismatchError: The vectors or moments are of another space; of another maximum length is a warning.
+    """
+    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
+        rows = Moments.of(rows)
+    if isinstance(rows, Moments):
+        known = Space.of(rows.provenance)
+        check_space(view.core.name, view.space, known, "omit them", role="query", tolerated=("max_length",))
+        rows = dataclasses.replace(rows, provenance={**view.provenance(), **rows.provenance})
+    else:
+        rows = view.documents.moments(rows)
+    return view.with_fit(fit_moments(rows, **how))
+
+
 def _shown(head: Head, prompt: str | None) -> str:
     """The prompt in the record of a space: None is the head's own."""
     return head.form.prompt if prompt is None else prompt
@@ -388,6 +408,10 @@ def together(
     """The vectors of several views of one core by name, block by block; views of one form share a forward pass.
 
     `keep` gets the numbers of texts and their vectors, batch by batch.
+
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> [block["mean"].shape for block in together({"mean": view}, ["A dog.", "A cat.", "Rain."], block_size=2)]
+    [(2, 256), (1, 256)]
     """
     run = _run_of(views)
     check_integer("block_size", block_size, least=1)
@@ -398,7 +422,13 @@ def together(
 def at_once(
     views: Mapping[str, View], texts: Texts, batch_size: int | None = None, show_progress: bool | None = None
 ) -> dict[str, np.ndarray]:
-    """`together` for texts that are there, as a whole."""
+    """`together` for texts that are there, as a whole.
+
+    >>> view = Encoder.from_pretrained("jaxwhiten-tiny").view
+    >>> views = {name: view.with_pooling(name) for name in ("mean", "cls")}
+    >>> {name: vectors.shape for name, vectors in at_once(views, ["A dog runs."]).items()}
+    {'mean': (1, 256), 'cls': (1, 256)}
+    """
     sentences = as_texts(texts)
     results = _run_of(views).of_list(sentences, progress(sentences, show_progress), batch_size)
     return {name: view._marked(results[name]) for name, view in views.items()}

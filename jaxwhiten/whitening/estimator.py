@@ -85,8 +85,16 @@ class Estimator(Saved):
     _record: Fields
 
     def fit(self: E, X: RowsLike, y: object = None) -> E:
-        """Learns from rows and forgets earlier ones."""
-        raise NotImplementedError
+        """Learns from [n, d] rows, and forgets earlier ones."""
+        return self._fit_rows(X, more=False)
+
+    def partial_fit(self: E, X: RowsLike, y: object = None) -> E:
+        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
+
+        A decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X may
+        be empty. MismatchError for rows of another space than the first ones, if both are known.
+        """
+        return self._fit_rows(X, more=True)
 
     def _check_params(self, d: int) -> None:
         """Raises InputError if a parameter is invalid for rows of d columns."""
@@ -150,7 +158,7 @@ class Estimator(Saved):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            learned = name.endswith("_") or name == "_state" or hasattr(type(self), name)
+            learned = name.endswith("_") or name in ("_state", "_record") or hasattr(type(self), name)
             if learned and not name.startswith("__") and not self.__sklearn_is_fitted__():
                 raise not_fitted(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

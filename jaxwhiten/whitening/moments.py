@@ -142,12 +142,6 @@ class Moments(Saved):
         self.mean = self.mean + delta * share
         return self
 
-    def nonempty(self) -> Moments:
-        """These moments; InputError if no rows were added."""
-        if not self.n:
-            raise InputError("These moments are empty: add rows with update first.")
-        return self
-
     def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
         """M2 / (n − ddof), a new matrix. `ddof=0` is the paper's E[xᵀx] − μᵀμ, `ddof=1` is numpy's default."""
         if self.n <= ddof:
@@ -165,18 +159,18 @@ class Moments(Saved):
         return {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2, "eps": np.array([self.eps])}
 
     @classmethod
-    def of_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Moments:
-        """The reverse of `tensors`; KeyError or ValueError if they are no moments."""
+    def _restored(cls, tensors: Mapping[str, np.ndarray], provenance: Json) -> Moments:
         d = tensors["mean"].size
         mean, M2 = io.take(tensors, "float64", mean=(d,), M2=(d, d))
-        result = cls(int(tensors["n"].item()), mean, M2, eps=float(tensors["eps"].item()))
-        with np.errstate(all="ignore"):
-            result._check()
-        return result
-
-    @classmethod
-    def _restored(cls, tensors: Mapping[str, np.ndarray], provenance: Json) -> Moments:
-        return dataclasses.replace(cls.of_tensors(tensors), provenance=provenance)
+        n = int(tensors["n"].item())
+        eps = float(tensors["eps"].item())
+        io.within(f"n, with {d} columns", n, min(1, d), None if d else 0)
+        io.within("precision", eps, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0))
+        diagonal = np.diagonal(M2)
+        io.within("variances", diagonal, 0.0)
+        if not np.allclose(M2, M2.T, rtol=1e-9, atol=1e-12 * diagonal.max(initial=0.0)):
+            raise ValueError("M2 is not symmetric")
+        return cls(n, mean, M2, provenance, eps)
 
     def packed(self) -> Float64[np.ndarray, " packed"]:
         """n, eps, mean and M2 in one array, for another process; n is exact up to 2^53."""
@@ -188,16 +182,6 @@ class Moments(Saved):
         d = math.isqrt(len(packed) - 2)
         (n, eps), mean, M2 = np.split(packed.copy(), [2, 2 + d])
         return cls(int(n), mean, M2.reshape(d, d), eps=float(eps))
-
-    def _check(self) -> None:
-        """ValueError if these numbers are impossible as moments."""
-        d = len(self.mean)
-        io.within(f"n, with {d} columns", self.n, min(1, d), None if d else 0)
-        io.within("precision", self.eps, np.finfo(np.float64).tiny, np.nextafter(1.0, 0.0))
-        diagonal = np.diagonal(self.M2)
-        io.within("variances", diagonal, 0.0)
-        if not np.allclose(self.M2, self.M2.T, rtol=1e-9, atol=1e-12 * diagonal.max(initial=0.0)):
-            raise ValueError("M2 is not symmetric")
 
 
 def block_moments(X: np.ndarray, devices: Sequence[Any] | None = None) -> Iterator[Moments]:

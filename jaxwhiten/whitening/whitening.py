@@ -91,17 +91,9 @@ class Whitening(Estimator, WhiteningParameters):
         self._decompose(Moments().update(X))
         return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started), space)
 
-    def partial_fit(self, X: RowsLike, y: object = None) -> Whitening:
-        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`. Args and Raises as for `fit`.
-
-        The decomposition is postponed to its first use, so that many small blocks are cheap. After the first rows, X
-        may be empty. MismatchError for rows of another space than the first ones, if both are known.
-        """
-        return self._fit_rows(X, more=True)
-
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
-        self._maps: dict[bool, tuple[Any, Affine]] = {}  # the map and its inverse, each with its parameters
+        self._made: dict[str, tuple[Json, Affine]] = {}  # the map, with its parameters
         for name in _DECOMPOSED:
             vars(self).pop(name, None)
 
@@ -115,7 +107,9 @@ class Whitening(Estimator, WhiteningParameters):
           **params: Arguments of the constructor.
         """
         result = cls().set_params(**params)
-        d = len(moments.nonempty().mean)
+        if not moments.n:
+            raise InputError("These moments are empty: add rows with update first.")
+        d = len(moments.mean)
         result._check_params(d)
         result._decompose(moments)
         return result._fitted_on(moments.n, d, {**stamp(), **moments.provenance, **(provenance or {})})
@@ -127,13 +121,7 @@ class Whitening(Estimator, WhiteningParameters):
         if 0 < np.abs(mean).max() < np.sqrt(np.finfo(np.float64).tiny):
             raise InputError(f"The rows are near {mean[0]:.0e}, whose squares underflow float64: rescale them.")
         variances, components, noise = eigen(moments)
-        self._maps = {}
-        self.mean_ = mean
-        self.components_ = components
-        self.variances_ = variances
-        self.noise_ = noise
-        self._pending = None
-        self.n_samples_seen_ = n
+        self._learn(n, mean, components, variances, noise)
         if self.gamma and not self.shrinkage_:  # at 0 nothing is scaled
             _warn_of_few_rows(variances, n, int(self.n_components or len(mean)))
         self._warn_of_rank()
@@ -145,6 +133,23 @@ class Whitening(Estimator, WhiteningParameters):
                 " rows.",
                 WhiteningWarning,
             )
+
+    def _learn(
+        self,
+        n: int,
+        mean: Float64[np.ndarray, " d"],
+        components: Float64[np.ndarray, "d d"],
+        variances: Float64[np.ndarray, " d"],
+        noise: Float64[np.ndarray, " d"],
+    ) -> None:
+        """Sets what was learned from n rows."""
+        self._made = {}
+        self.n_samples_seen_ = n
+        self.mean_ = mean
+        self.components_ = components
+        self.variances_ = variances
+        self.noise_ = noise
+        self._pending = None  # last, for threads that need the others
 
     if not TYPE_CHECKING:
 
@@ -181,44 +186,29 @@ class Whitening(Estimator, WhiteningParameters):
     def _about(self, mean: np.ndarray) -> Whitening:
         result = copy.copy(self)
         result.mean_ = mean
-        result._maps = {}
+        result._made = {}
         return result
-
-    def _map(self, inverse: bool = False) -> Affine:
-        """The map for the current parameters, or its inverse; kept until they change."""
-        mean = self.mean_
-        components = self.components_
-        params = tuple(self.get_params().values())
-        made_for, affine = self._maps.get(inverse, (None, None))
-        if affine is None or made_for != params:
-            self._check_params(len(mean))
-            scales = self.scales_
-            shift = self.beta * mean
-            axes = components[:, : len(scales)]
-            if inverse:
-                affine = Affine(np.zeros(len(scales)), (axes / scales).T, shift)
-            else:
-                affine = Affine(shift, axes * scales)
-            self._maps[inverse] = params, affine
-        return affine
-
-    def _apply(self, X: np.ndarray) -> np.ndarray:
-        return self._map()(X)
-
-    def inverse_transform(self, Z: object) -> Float[np.ndarray, "n d"]:
-        """The rows that `transform` maps to Z [n, k]; for k < d, of all such rows the ones nearest to βμ."""
-        inverse = self._map(inverse=True)
-        return inverse(as_matrix(Z, "Whitening", columns=inverse.inputs))
 
     @property
     def affine(self) -> Affine:
-        """The map of `transform`, which subtracts βμ first."""
-        return self._map()
+        """The map of `transform` for the current parameters, which subtracts βμ first."""
+        mean = self.mean_  # of the fit, which may be pending
+        params = self.get_params()
+        made_for, affine = self._made.get("map", (None, None))
+        if affine is None or made_for != params:
+            self._check_params(len(mean))
+            scales = self.scales_
+            affine = Affine(self.beta * mean, self.components_[:, : len(scales)] * scales)
+            self._made["map"] = params, affine
+        return affine
+
+    def _apply(self, X: np.ndarray) -> np.ndarray:
+        return self.affine(X)
 
     @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and bias with transform(X) = X W + bias, computed in float64 and rounded to float32 once."""
-        return self._map().kernel
+        return self.affine.kernel
 
     # These follow from the fit and the current parameters.
 
@@ -270,12 +260,7 @@ class Whitening(Estimator, WhiteningParameters):
             raise ValueError("eigenvalues: not descending")
         squares = np.einsum("ij,ij->j", components, components)
         io.within("squared lengths of the components", squares, 1 - 1e-6, 1 + 1e-6)
-        self.mean_ = mean
-        self.components_ = components
-        self.variances_ = variances
-        self.noise_ = noise
-        self._pending = None
-        self._maps = {}
+        self._learn(n, mean, components, variances, noise)
         self._fitted_on(n, d, {})
 
     def _check_params(self, d: int) -> None:

@@ -34,7 +34,7 @@ def test_vectors_of_another_encoder_are_whitened_first_and_it_is_said(recorded, 
     assert found.code.distortion_ == SpectrumCode(bytes=8).fit(found.whitening).distortion_
 
 
-@pytest.mark.parametrize("params", [{"gamma": 0.25}, {"n_components": 20}, {"shrinkage": 0.1}, {"whiten": True}])
+@pytest.mark.parametrize("params", [{"gamma": 0.25}, {"n_components": 20}, {"shrinkage": 0.1}])
 def test_who_asks_for_a_whitening_gets_it_from_any_encoder(params):
     found = fit(moments(tuned=True), bytes=8, **params)
     assert found.whitening.gamma == params.get("gamma", choose_gamma(moments(tuned=True)).gamma)

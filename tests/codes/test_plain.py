@@ -5,6 +5,7 @@ import pytest
 
 from jaxwhiten import build_index, normalize
 from jaxwhiten.codes import make_code
+from jaxwhiten.codes.code import behind, transforms
 
 PLAIN = ["int8", "uint8", "binary", "ubinary"]
 N, D = 1000, 20
@@ -50,7 +51,8 @@ def test_faiss_misses_only_signs_that_rounding_decides_and_sets_no_bit_without_a
     """A bit decides 4 |x| c of a distance that sums at most 8 squares, each step rounded to a share of 2⁻²⁴."""
     faiss, vectors = pytest.importorskip("faiss"), np.float32(scale) * vectors[:, :columns]
     code = make_code(name).fit(vectors)
-    index = code.to_faiss()
+    quantizer = code.quantizer()
+    index = behind(transforms(quantizer.affine), quantizer.empty_pq())
     index.add(vectors)
     codes = faiss.vector_to_array(faiss.downcast_index(index.index).codes).reshape(N, code.nbytes)
     bits, own = (np.unpackbits(each, axis=1) for each in (codes, np.asarray(code.encode(vectors))))

@@ -58,13 +58,6 @@ def test_decoded_vectors_are_unbiased_and_lose_what_is_expected(vectors, moments
     assert (np.diff(losses) < 0).all()
 
 
-def test_scalar_levels_for_each_axis_lose_more(moments):
-    """Lloyd-Max levels of 2 bits, at which 32 equal axes fill 8 bytes, lose 0.1175 (Max 1960, table I)."""
-    code = SpectrumCode(bytes=8).fit(Whitening.from_moments(moments, gamma=1.0, shrinkage="oas"))
-    assert code.bound_ == pytest.approx(1 / 16, rel=1e-3)
-    assert code.distortion_ < 0.11
-
-
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
 def test_fitted_from_a_whitening_it_is_the_code_of_its_vectors_of_unit_length(vectors, moments, gamma):
     whitening = Whitening.from_moments(moments, gamma=gamma, n_components=20)

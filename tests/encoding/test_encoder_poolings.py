@@ -52,7 +52,7 @@ def test_a_model_without_pooler_is_named(tmp_path):
 
 
 def test_a_layer_of_the_folder_that_a_pooling_does_not_fit(encoder, tmp_path):
-    layer = Dense(np.eye(8, 64, dtype=np.float32), np.zeros(8, np.float32), None, "Identity")
+    layer = Dense(2 * np.eye(8, 64, dtype=np.float32), np.zeros(8, np.float32), None, "Identity")
     head = Head.of((Concat((Cls(), Mean())), layer))
     folder = write_folder(tmp_path / "model", encoder.module, encoder.view.core.tokenizer, head)
     own = Encoder.from_pretrained(folder)

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.engines.batching import BatchResult
-from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.views import view
 from tests.sentences import generated
 
@@ -35,15 +33,3 @@ def test_they_are_those_of_the_vectors(encoder, monkeypatch, share_rows):
     expected = Moments().update(encoder.encode(TEXTS))
     monkeypatch.setattr(encoder.view.core.engine.layout, "share_rows", share_rows)
     close(encoder.view.moments(iter(TEXTS)), expected)
-
-
-def test_vectors_that_are_not_finite_are_named(encoder, monkeypatch):
-    fetch = type(encoder.view.core.engine).fetch
-
-    def spoiled(self, handle):
-        found = fetch(self, handle)
-        return {name: BatchResult(x * np.float32(np.nan), finite & False) for name, (x, finite) in found.items()}
-
-    monkeypatch.setattr(type(encoder.view.core.engine), "fetch", spoiled)
-    with pytest.raises(NonFiniteError, match="text 0, '"):
-        encoder.view.moments(TEXTS[:50])

@@ -54,7 +54,7 @@ def by_the_shell(folder, pooling, tmp_path):
 DOORS = {
     "from_pretrained": lambda folder, pooling, path: read(folder, pooling=pooling).encode(SENTENCES),
     "with_pooling": lambda folder, pooling, path: read(folder).with_pooling(pooling).encode(SENTENCES),
-    "encode": lambda folder, pooling, path: read(folder).encode(SENTENCES, pooling=["auto", pooling])[pooling],
+    "encode": lambda folder, pooling, path: read(folder).encode(SENTENCES, pooling=pooling),
     "worker": lambda folder, pooling, path: loaded_again(read(folder, pooling=pooling).view.space).encode(SENTENCES),
     "saved": lambda folder, pooling, path: read(read(folder, pooling=pooling).save(path / "saved")).encode(SENTENCES),
     "command": by_the_shell,

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, build_index
+from jaxwhiten import Encoder, build_index, load_index
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError, ModelError
@@ -111,7 +111,9 @@ def test_a_caller_has_the_last_word(folder, tiny_model, tmp_path):
 def test_a_caller_s_truncate_dim_takes_the_place_of_the_folder_s(tiny_model, tmp_path):
     folder = write_folder(tiny_model, tmp_path / "model", {"truncate_dim": 4})
     other = read(folder, truncate_dim=9)
-    assert (read(folder).dimension, other.dimension, read(other.save(tmp_path / "out")).dimension) == (4, 9, 9)
+    saved = read(other.save(tmp_path / "out"))
+    assert (read(folder).dimension, other.dimension, saved.dimension) == (4, 9, 9)
+    assert saved.view.fingerprint == other.view.fingerprint
     update(folder / "config_sentence_transformers.json", truncate_dim=1000)
     assert read(folder).dimension == 32
 
@@ -136,6 +138,17 @@ def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
     index = build_index(encoder.encode(TEXTS), "jax", space=encoder.view.space)
     scores, ids = index.search(encoder.encode_query([TEXTS[4]]), 1)
     assert (ids[0, 0], scores[0, 0]) == (4, pytest.approx(1, abs=1e-5))
+
+
+@pytest.mark.parametrize("prompts", [{"query": "Why "}, {"query": "Why ", "document": "Water "}, {"topic": "Why "}])
+def test_an_index_that_is_loaded_has_the_prompts_of_its_encoder_in_memory(tiny_model, tmp_path, prompts):
+    default = {"default_prompt_name": "topic"} if "topic" in prompts else {}
+    index = read(tiny_model, pooling="mean", prompts=prompts, **default).index(TEXTS, backend="jax")
+    index.save(tmp_path / "docs.db")
+    loaded = load_index(tmp_path / "docs.db")
+    for mine, other in zip(loaded.search("two dogs", k=3), index.search("two dogs", k=3), strict=True):
+        assert (mine.id, mine.score) == (other.id, pytest.approx(other.score, abs=1e-5))
+    loaded.add(["It rains."])
 
 
 def test_a_pooling_with_a_prompt_of_its_own_takes_no_other(folder):

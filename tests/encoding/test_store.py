@@ -22,7 +22,7 @@ from jaxwhiten.terminal import interrupts
 from jaxwhiten.text.tokenization import COUNTS
 from jaxwhiten.views.view import together
 from tests.conftest import ONE_DEVICE
-from tests.tiny import SENTENCES, write_model
+from tests.tiny import SENTENCES, by_pooling, write_model
 
 ROOT = Path(__file__).resolve().parents[2]
 POOLINGS = ("mean", "cls", "last_avg")  # of which the first and the last are one
@@ -36,7 +36,7 @@ def encoder(tiny_model):
 @pytest.fixture(scope="module")
 def expected(encoder):
     """The vectors of each sentence by pooling."""
-    return encoder.encode(SENTENCES, pooling=POOLINGS)
+    return by_pooling(encoder, SENTENCES, POOLINGS)
 
 
 class Counting:

@@ -10,7 +10,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.engines.forward import JAXEngine, forward
 from jaxwhiten.models import init_model
 from tests.sentences import generated
-from tests.tiny import tiny_config
+from tests.tiny import by_pooling, tiny_config
 
 pytestmark = pytest.mark.devices
 
@@ -35,7 +35,7 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
         256  # many batches
     )
     names = ("mean", "cls")
-    found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
+    found, expected = (by_pooling(encoder, TEXTS, names) for encoder in (on_one_device, alone))
     for name in names:
         np.testing.assert_array_equal(found[name], expected[name])
 

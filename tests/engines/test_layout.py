@@ -11,7 +11,7 @@ from jaxwhiten.engines.batching import Layout
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.text import TokenIds
 from tests.sentences import generated
-from tests.tiny import write_model
+from tests.tiny import by_pooling, write_model
 
 pytestmark = pytest.mark.devices
 
@@ -105,7 +105,7 @@ def test_a_pooling_of_whole_rows_keeps_packed_batches(encoders):
     packed, shared = encoders
     names = ("mean", "ditto:1+2", "promptbert")
     assert not shared.view.with_pooling("ditto:1+2").head.by_segment
-    found, expected = (encoder.encode(TEXTS[:20], pooling=names) for encoder in (shared, packed))
+    found, expected = (by_pooling(encoder, TEXTS[:20], names) for encoder in (shared, packed))
     for name in names:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
 
@@ -116,7 +116,7 @@ def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
     one, other = next((i, j) for i in range(40) for j in range(i) if lengths[i] == lengths[j] and TEXTS[i] != TEXTS[j])
     changed = [*TEXTS]
     changed[one] = TEXTS[other]
-    before, after = (shared.encode(texts, pooling=["mean", "max", "cls"]) for texts in (TEXTS, changed))
+    before, after = (by_pooling(shared, texts, ["mean", "max", "cls"]) for texts in (TEXTS, changed))
     others = np.arange(len(TEXTS)) != one
     for name in before:
         np.testing.assert_array_equal(before[name][others], after[name][others])

@@ -11,7 +11,7 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder, load_model
-from tests.tiny import SENTENCES
+from tests.tiny import SENTENCES, by_pooling
 
 WIDTH = 16
 TEXTS = [*SENTENCES, "語 and a man", "語"]  # with a token that is not in the vocabulary, and without any other
@@ -41,7 +41,7 @@ def test_vectors_are_means_of_rows(static, folder):
     lengths = np.linalg.norm(static.encode(TEXTS), axis=1)
     np.testing.assert_allclose(lengths, [bool(np.any(v)) for v in plain], atol=1e-6)
     assert static.encode([]).shape == (0, WIDTH)
-    found = bare.encode(texts, pooling=["mean", "max", "first_last_avg"])
+    found = by_pooling(bare, texts, ["mean", "max", "first_last_avg"])
     np.testing.assert_allclose(found["mean"], found["first_last_avg"], atol=1e-6)
     assert (found["max"] >= found["mean"] - 1e-6).all()
 

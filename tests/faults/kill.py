@@ -18,6 +18,7 @@ import numpy as np
 from jaxwhiten import Encoder
 from jaxwhiten.search import load_index
 from tests.faults import work
+from tests.tiny import by_pooling
 
 OPERATIONS = ("store", "encode", "index")
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +74,7 @@ class Expected:
 
     def __init__(self, operation, folder, model):
         self.encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
-        self.vectors = self.encoder.encode(work.TEXTS, pooling=work.POOLINGS)
+        self.vectors = by_pooling(self.encoder, work.TEXTS, work.POOLINGS)
         if operation != "store":
             run_once(operation, folder, model)
         if operation == "index":

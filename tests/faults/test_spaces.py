@@ -18,6 +18,7 @@ from jaxwhiten.runners.parts import EmbedPlan, Parts
 from jaxwhiten.search import build_index, semantic_search
 from jaxwhiten.search.text import view_for
 from jaxwhiten.space import SpaceWarning
+from jaxwhiten.views import fit
 from tests.sentences import generated
 from tests.tiny import write_model
 
@@ -83,6 +84,7 @@ DOCUMENTS = {
     "Encoder.with_whitening": lambda a, b, _: b.with_whitening(fitted(a)),
     "Encoder.with_code": lambda a, b, _: b.with_code(coded(a)),
     "Encoder.whiten(vectors)": lambda a, b, _: b.whiten(documents_of(a)),
+    "fit(moments)": lambda a, b, _: fit(b.view, moments_of(a), n_components=8),
     "Parts, resumed": parts,
 }
 QUERIES = {

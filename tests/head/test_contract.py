@@ -31,7 +31,7 @@ from jaxwhiten.head.pooling import Concat
 from jaxwhiten.models import load_model
 from tests.conftest import slow_but
 from tests.graphs import run as run_onnx
-from tests.tiny import ALONE, FAMILIES, SENTENCES, write_model
+from tests.tiny import ALONE, FAMILIES, SENTENCES, by_pooling, write_model
 
 LENGTH = 24
 
@@ -208,7 +208,7 @@ def test_every_pooling_whitened_in_every_engine_folder_and_graph(family, tmp_pat
     folder = write_model(tmp_path / family, **FAMILIES[family])
     encoders = [Encoder.from_pretrained(folder, pooling="mean", max_length=LENGTH, engine=name) for name in ENGINES]
     names = [*POOLED, *["pooler"] * (family == "bert")]
-    plain, other = (encoder.encode(SENTENCES, pooling=names) for encoder in encoders)
+    plain, other = (by_pooling(encoder, SENTENCES, names) for encoder in encoders)
     for pooling, vectors in plain.items():
         np.testing.assert_allclose(other[pooling], vectors, atol=1e-4, err_msg=pooling)
         if pooling == "pooler":  # which no module of a folder is

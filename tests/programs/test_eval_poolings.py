@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from tests.tiny import SENTENCES
+from tests.tiny import SENTENCES, by_pooling
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_promptbert_beside_other_poolings(encoder, alone):
     sentences = [*SENTENCES, "A [MASK] of its own.", "water " * 300]
     mask = encoder.view.core.tokenizer.mask_token_id
     first = "promptbert:{mask} means {text}"
-    got = encoder.encode(sentences, pooling=["mean", "promptbert", first])
+    got = by_pooling(encoder, sentences, ["mean", "promptbert", first])
     np.testing.assert_array_equal(got["mean"], encoder.encode(sentences, pooling="mean"))
     for row in (0, 3, 10):
         ids, states, _ = alone(f'This sentence : "{sentences[row]}" means [MASK] .')

@@ -15,7 +15,7 @@ from eval.data import load_nli, load_sts
 from eval.report import sts as views
 from eval.runs import Record, Run
 from jaxwhiten import Encoder
-from tests.tiny import SENTENCES, write_model
+from tests.tiny import SENTENCES, by_pooling, write_model
 
 # The plain form: float64, one line a formula of the reference.
 
@@ -140,7 +140,7 @@ def test_every_row_equals_the_plain_form(finished, model, data_dir):
     encoder = Encoder.from_pretrained(model, pooling="mean", max_length=64)
     pairs = task.splits["test"]
     sentences = sorted({*pairs.sentence1, *pairs.sentence2, *nli_rows})
-    vectors = encoder.encode(sentences, pooling=["mean", "cls"])
+    vectors = by_pooling(encoder, sentences, ["mean", "cls"])
     vector_of = {pooling: dict(zip(sentences, x, strict=True)) for pooling, x in vectors.items()}
     whitened = [row for row in run.rows if row.gamma is not None]
     assert_rows_agree(whitened, [task], vector_of, nli_rows, tolerance=0.02)

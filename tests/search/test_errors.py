@@ -16,14 +16,15 @@ from jaxwhiten.search import (
     semantic_search,
 )
 from jaxwhiten.search.text import view_for
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.vectors import with_space
+from jaxwhiten.whitening import Whitening
 
 pytest.importorskip("faiss")
 N, D = 400, 32
 VECTORS = (np.random.default_rng(0).standard_normal((N, D)) * np.linspace(2, 0.3, D) + 0.1).astype(np.float32)
 CODE = SpectrumCode(bytes=8).fit(VECTORS)
 WHITENING = Whitening().fit(VECTORS)
-OF_OTHERS = make_code("ubinary").fit(Whitening.from_moments(Moments().update(VECTORS), provenance={"fingerprint": "a"}))
+OF_OTHERS = make_code("ubinary").fit(with_space(VECTORS, Space(fingerprint="a")))
 SPACE = Space(model="m", fingerprint="f00", pooling="mean", max_length=64)
 LISTS = {"codes": CODE, "nlist": 4}
 

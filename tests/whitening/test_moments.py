@@ -9,6 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError
@@ -193,10 +194,12 @@ def test_nonfinite_rows_are_named_and_change_nothing(count, bad, dtype, monkeypa
 SEEN = Moments().update(np.eye(3))
 MISTAKES = {
     "overflow": (lambda: Moments().update([[1e200], [-1e200], [0.0]]), InputError, "scale the input down"),
-    "one row": (lambda: Moments().update(np.zeros(3)), InputError, "Reshape"),
     "no columns": (lambda: Moments().update(np.zeros((2, 0))), InputError, r"0 feature\(s\)"),
-    "complex": (lambda: Moments().update(np.zeros((2, 2), complex)), InputError, "Complex"),
-    "texts": (lambda: Moments().update([["a", "b"]]), InputError, "'a' in row 0"),
+    "sparse": (
+        lambda: Moments().update(csr_array(np.eye(3))),
+        InputError,
+        "sparse",
+    ),
     "another width": (lambda: SEEN.update(np.eye(2)), MismatchError, "3 dimensions"),
     "other moments": (lambda: SEEN.merge(Moments().update(np.eye(2))), MismatchError, "the other moments"),
     "no covariance": (lambda: Moments().covariance(), InputError, "1 rows"),
@@ -210,16 +213,6 @@ def test_what_has_no_moments_is_refused(mistake):
     with pytest.raises(error, match=words):
         use()
     assert SEEN.n == 3
-
-
-def test_lists_jax_arrays_strides_and_memory_maps(tmp_path):
-    X = sample(300, 4).astype(np.float32)
-    np.save(tmp_path / "x.npy", X)
-    for same in (X.tolist(), jax.numpy.asarray(X), np.asfortranarray(X), np.load(tmp_path / "x.npy", mmap_mode="r")):
-        assert_equals(Moments().update(same), X)
-    assert_equals(Moments().update(np.repeat(X, 2, axis=0)[::2]), X)
-    with pytest.raises(InputError, match="sparse"):
-        Moments().update(pytest.importorskip("scipy.sparse").csr_array(np.eye(3)))
 
 
 def test_save_and_load(tmp_path):

@@ -61,9 +61,6 @@ def test_equals_the_formula_and_its_inverse_the_nearest_rows(shape, beta, gamma,
     assert fitted.rank_ == d
     if beta == gamma == 1:
         assert np.abs(np.cov(found, rowvar=False, ddof=0) - np.eye(found.shape[1])).max() < 1e-6
-    U, mean = fitted.components_[:, :k], beta * fitted.mean_
-    back = fitted.inverse_transform(found)
-    np.testing.assert_allclose(back, (X - mean) @ U @ U.T + mean, atol=1e-6 * (1 + np.abs(X).max()))
     W, bias = fitted.kernel
     np.testing.assert_allclose(X @ W + bias, found, atol=1e-4 * (1 + np.abs(X).max() * np.abs(W).max()))
 
@@ -111,17 +108,6 @@ def test_rank_deficient_input_never_gives_nan(name, dtype):
                     assert np.abs(np.cov(Z[:, :rank].T.astype(float), ddof=0) - np.eye(rank)).max() < 1e-3
 
 
-def test_floor_decides_rank_and_scale():
-    X = sample(500, 4, spread=1000.0)
-    low, high = Whitening().fit(X), Whitening(eigenvalue_floor=1e-3).fit(X)
-    assert (low.rank_, high.rank_) == (4, 2)
-    expected = high.eigenvalues_ / np.maximum(high.eigenvalues_, 1e-3 * high.eigenvalues_[0])
-    np.testing.assert_allclose(high.transform(X).var(axis=0), expected, rtol=1e-6)
-    with pytest.warns(WhiteningWarning, match="3 of 3 directions"):
-        zeros = Whitening(eigenvalue_floor=0.0).fit(np.zeros((50, 3)))
-    assert np.linalg.norm(zeros.transform(np.ones((1, 3)))) == pytest.approx(3**0.5)
-
-
 def test_one_fit_serves_every_setting(monkeypatch):
     X = sample(200, 6, offset=2.0)
     fitted = Whitening().fit(X)
@@ -146,9 +132,8 @@ def test_threads_get_their_own_answers():
     expected = [Whitening().fit(X).transform(b) for b in blocks]
     fitted = Whitening().partial_fit(X)  # decomposed by whichever thread comes first
     with ThreadPoolExecutor(8) as pool:
-        for found, wanted, block in zip(pool.map(fitted.transform, blocks * 5), expected * 5, blocks * 5, strict=True):
+        for found, wanted in zip(pool.map(fitted.transform, blocks * 5), expected * 5, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-4)
-            np.testing.assert_allclose(fitted.inverse_transform(found), block, atol=1e-3)
 
 
 def test_warns_of_columns_without_information():
@@ -195,7 +180,6 @@ MISTAKES = {
     "no rows": (lambda: Whitening().fit(np.zeros((0, 3))), InputError, r"0 sample\(s\)"),
     "rows that underflow": (lambda: Whitening().fit(sample(500, 4) * 1e-155), InputError, "rescale"),
     "another width": (lambda: FITTED.transform(np.eye(4)), InputError, "3 features"),
-    "another width, back": (lambda: FITTED.inverse_transform(np.eye(4)), InputError, "3 features"),
     "another width, more": (lambda: FITTED.partial_fit(np.eye(4)), InputError, "3 features"),
     "a mean that is not finite": (lambda: FITTED.with_mean(np.full(3, np.nan)), InputError, "3 finite"),
     "no direction": (lambda: normalize(np.array([[1.0, 2.0], [np.inf, 1.0]])), NonFiniteError, "Row 1 "),
@@ -313,4 +297,3 @@ def test_rows_at_the_ends_of_float32(size):
     Z = fitted.transform(X)
     assert Z.dtype == np.float32
     np.testing.assert_allclose(np.cov(Z, rowvar=False, ddof=0), np.eye(6), atol=1e-3)
-    np.testing.assert_allclose(fitted.inverse_transform(Z) / size, X / size, atol=1e-3)
