@@ -19,17 +19,10 @@ from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.io import PathLike, atomic_path, write_text
-from jaxwhiten.metrics import reciprocal_ranks, spearman, spearman_parts
-from jaxwhiten.metrics.bootstrap import (
-    Interval,
-    by_unit,
-    chosen_intervals,
-    mean_resamples,
-    score_interval,
-    spearman_resamples,
-)
+from jaxwhiten.metrics import reciprocal_ranks, spearman
+from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring import by_words, compared, encoded
-from jaxwhiten.scoring.result import Change
+from jaxwhiten.scoring.measures import Change, of_pairs, of_queries
 from jaxwhiten.terminal import counted, note
 from jaxwhiten.types import Float, Int
 
@@ -120,25 +113,21 @@ class HeldOut:
         difference allows for this choice.
         """
         rows = np.stack([*values.values(), *checkpoints])
-        label = self.examples.label
-        units = self.units
         resamples = int(np.clip(_RESAMPLED // rows.size, _LEAST_RESAMPLES, RESAMPLES))
-        if label is None:
-            drawn = 100 * mean_resamples(rows, resamples, units=units)
-            parts = by_unit(rows, units)
+        if self.examples.label is None:
+            measured = of_queries({self.name: rows[None]}, resamples, units=self.units)
         else:
-            drawn = spearman_resamples(rows, label, resamples, units=units)
-            parts = by_unit(np.stack([spearman_parts(row, label) for row in rows]), units)
-        count = parts.shape[1]
-        scores = list(map(self.score_of, rows[: len(values)]))
-        drawn_changes, changed_parts = drawn - drawn[0], parts - parts[0]
-        families = [[number] for number in range(len(values))]
-        if len(checkpoints):
-            families[1] += range(len(values), len(rows))
-        ends = [chosen_intervals(drawn_changes[family], count, changed_parts[family])[0] for family in families]
-        intervals = [score_interval(sample, count) for sample in drawn[: len(values)]]
-        changes = [Change(score - scores[0], interval) for score, interval in zip(scores, ends, strict=True)]
-        return dict(zip(values, map(Figure, scores, intervals, changes), strict=True))
+            measured = of_pairs(rows, self.examples.label, self.units, resamples)
+        families = [[number] for number in range(1, len(values))]
+        if checkpoints:
+            families[0] += range(len(values), len(rows))
+        changes = measured.changes(0, families)
+        [scores, *_] = measured.scores.values()
+        figures = {}
+        for number, name in enumerate(values):
+            [interval] = measured.intervals(number).values()
+            figures[name] = Figure(float(scores[number]), interval, changes[number])
+        return figures
 
     def score_of(self, values: Float[np.ndarray, " n"]) -> float:
         """The score × 100 from the result of `values`."""
@@ -270,9 +259,8 @@ def held_out_table(figures: Mapping[str, Figure], held_out: HeldOut) -> str:
         if math.isnan(figure.value):
             lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
             continue
-        gain = "" if name == "before" else str(figure.change)
         ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
-        lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{gain:>27}".rstrip())
+        lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{figure.change!s:>27}".rstrip())
     return "\n".join(lines)
 
 

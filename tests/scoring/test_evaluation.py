@@ -13,9 +13,10 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, from_pairs
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics import binary_scores, cosine_pairs
-from jaxwhiten.metrics.bootstrap import Interval, percentile_interval, spearman_resamples
+from jaxwhiten.metrics.bootstrap import Interval, correlations, percentile_interval, resamples
 from jaxwhiten.scoring import Evaluation, Row
-from jaxwhiten.scoring.result import ERROR, NO_CHANGE, SHARE, Change
+from jaxwhiten.scoring.measures import NO_CHANGE, Change
+from jaxwhiten.scoring.result import ERROR, SHARE
 from tests.conftest import slow_but
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few texts
@@ -38,7 +39,7 @@ def test_equal_to_the_plain_computation_in_every_form(encoder, pairs):
     result = evaluate(encoder, pairs)
     assert result.spearman == pytest.approx(100 * stats.spearmanr(found, gold).statistic, abs=1e-3)
     assert result.rows[0].scores["pearson"] == pytest.approx(100 * stats.pearsonr(found, gold).statistic, abs=1e-3)
-    drawn = spearman_resamples(found[None], gold)[0]
+    drawn = resamples(correlations(found[None], gold), np.arange(40))[0]
     assert result.interval == pytest.approx(percentile_interval(drawn, 40), abs=1e-3)  # matrix products round
     assert result.interval.low < result.spearman < result.interval.high
     assert (result.counts["pairs"], result.similarity, result.space) == (40, "cosine", encoder.view.space)

@@ -6,7 +6,7 @@ import pytest
 from jaxwhiten import Encoder, evaluate, load_sts
 from jaxwhiten.codes import Int8, SpectrumCode, UBinary
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval
+from jaxwhiten.metrics.bootstrap import means, percentile_interval, resamples
 from jaxwhiten.scoring import Unjudged, evaluation
 from jaxwhiten.scoring.result import ERROR, SHARE
 
@@ -56,7 +56,7 @@ def test_equal_to_the_shares_of_vectors_and_codes(encoder, sides, whitened, monk
         assert row.bytes == code.nbytes
         assert row.scores[SHARE] == pytest.approx(100 * share.mean(), abs=1e-6)
         assert row.scores[ERROR] == pytest.approx(100 * errors.mean(), abs=1e-3)
-        drawn = mean_resamples(100 * share[None])[0]
+        drawn = resamples(means(100 * share), np.arange(len(share)))
         assert row.intervals[SHARE] == pytest.approx(percentile_interval(drawn, len(queries)), abs=1e-3)
     assert result.rows[0].scores == pytest.approx({SHARE: 100, ERROR: 0}, abs=1e-3)
     assert result.counts == {"documents": len(documents), "queries": len(queries)}
