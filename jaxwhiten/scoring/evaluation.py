@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import blocks, normalize
-from jaxwhiten.codes import Int8, SpectrumCode, UBinary
-from jaxwhiten.codes.fit import fit
+from jaxwhiten.codes import Code, Int8, SpectrumCode, UBinary
+from jaxwhiten.codes.fit import Fit, fit
 from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.encoding.encoder import settings_of
+from jaxwhiten.head import Normalize, Whiten
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.scoring.data import ScoredPairs, Unjudged, read
 from jaxwhiten.scoring.measures import NO_CHANGE, Measured, of_labels, of_pairs, of_queries, of_ranks
@@ -66,12 +67,14 @@ class Form(NamedTuple):
     bytes: int | None
     found: np.ndarray  # the similarity of each pair, or the first documents of each query
 
-    @classmethod
-    def of(cls, name: str, view: View, found: np.ndarray) -> Form:
-        """That of a view, with the dimensions and the bytes of its vectors."""
-        if (code := view.code) is None:
-            return cls(name, view.dimension, 4 * view.dimension, found)
-        return cls(name, code.n_features_in_, code.nbytes, found)
+
+class _Way(NamedTuple):
+    """How texts are compared: by vectors, and by the code that those of documents get."""
+
+    name: str
+    sides: Sequence[np.ndarray]  # vectors, of pairs or of documents and queries
+    code: Code | None = None
+    own: bool = False  # whether it is that of the encoder with its own head
 
 
 def evaluate(
@@ -147,7 +150,8 @@ def evaluate(
         parsed = parsed.with_corpus(corpus)
     details = str(settings_of(encoder).similarity_fn_name), own.space, resamples, seed
     if isinstance(parsed, ScoredPairs):
-        forms = [Form.of(RAW, own, encoder.similarity_pairwise(parsed.first, parsed.second))]
+        found = encoder.similarity_pairwise(parsed.first, parsed.second)
+        forms = [Form(RAW, *_size(own.uncoded.dimension, own.code), found)]
         units = np.arange(len(parsed.gold))
         rows = _rows(forms, _measured_pairs(forms, parsed.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(parsed.gold)}, rows, 0, "", *details)
@@ -156,24 +160,24 @@ def evaluate(
     forms = list[Form]()
     hybrid = list[Form]()
     number = 0
-    views = list(_views(own, scored.vectors, sizes, ks, whitening, judged=judged))
-    for name, view in views:
-        if view.head is own.head:
-            number = len(forms)
-        found, *with_words = scored.compare(view, words=judged and view.head is own.head)
-        forms.append(Form.of(name, view, found))
-        hybrid += [Form.of(HYBRID, view, found) for found in with_words]
+    for way in _ways(own, scored.sides, sizes, ks, whitening, judged=judged):
+        number = len(forms) if way.own else number
+        size = _size(way.sides[0].shape[1], way.code)
+        found, *by_hybrid = scored.compare(way)
+        forms.append(Form(way.name, *size, found))
+        hybrid += [Form(HYBRID, *size, found) for found in by_hybrid]
+    fitted = f"fitted on {scored.fitted_on}" if len(forms) > 1 + number else ""
     forms += hybrid
     other = None
     if versus is not None:
         other = len(forms)
-        forms.append(Form.of(Path(versus.name).name, versus.view, compared(versus, scored.data, encode)))
+        size = _size(versus.view.uncoded.dimension, versus.view.code)
+        forms.append(Form(Path(versus.name).name, *size, compared(versus, scored.data, encode)))
     if judged:
         forms += by_words(scored.data)
     rows = _rows(forms, scored.measured(forms, resamples, seed), number, other)
     if not judged:  # float32 vectors find all that they find
         rows = dataclasses.replace(rows[0], intervals=dict.fromkeys((SHARE, ERROR), NO_CHANGE.interval)), *rows[1:]
-    fitted = f"fitted on {scored.fitted_on}" if len(views) > 1 + number else ""
     only_relevant = isinstance(parsed, RetrievalData) and parsed.only_relevant
     return Evaluation(scored.name, scored.counts, rows, number, fitted, *details, other, only_relevant)
 
@@ -194,8 +198,19 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     >>> compared(Encoder.from_pretrained("jaxwhiten-tiny"), pairs).shape
     (2,)
     """
-    found: np.ndarray = _scored(data, encoder, encode).compare(encoder.view)[0]
+    scored = _scored(data, encoder, encode)
+    found: np.ndarray = scored.compare(_Way("", _own_sides(encoder.view, scored.sides), encoder.view.code))[0]
     return found
+
+
+def _size(dimensions: int, code: Code | None) -> tuple[int, int]:
+    """The dimensions and the bytes of a form's vectors."""
+    return dimensions, 4 * dimensions if code is None else code.nbytes
+
+
+def _own_sides(own: View, raws: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """The vectors of an encoder with its own head, before a code, of its raw ones."""
+    return [own.uncoded.head.finished(x, own.unfitted.head) for x in raws]
 
 
 def _scored(data: Any, encoder: Encoder, encode: Encode) -> Any:
@@ -248,13 +263,13 @@ class _Pairs:
         texts, self.left, self.right = _numbered(pairs)
         self.data = pairs
         self.raw = raw
-        self.vectors = encode(raw, texts, None)
+        self.sides = (np.asarray(encode(raw, texts, None)),)
         self.counts = {"pairs": len(pairs)}
         self.fitted_on = f"{counted(len(texts), 'sentences')}, without their scores"
 
-    def compare(self, view: View, *, words: bool = False) -> list[np.ndarray]:
-        """The similarity of each pair, both sides in this form; none of `words`, which are baselines of their own."""
-        vectors = view.finished(self.vectors, self.raw.view)
+    def compare(self, way: _Way) -> list[np.ndarray]:
+        """The similarity of each pair, both sides in this form."""
+        vectors = _stored(way)
         return [self.raw.similarity_pairwise(vectors[self.left], vectors[self.right])]
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> Measured:
@@ -263,44 +278,36 @@ class _Pairs:
         return _measured_pairs(forms, self.data.score, units, resamples, seed)
 
 
-class _Ranked:
-    """Documents that queries search; every text is encoded once."""
-
-    def __init__(self, documents: list[str], queries: list[str], raw: Encoder, encode: Encode):
-        self.raw = raw.view
-        self.vectors = encode(raw, documents, "document")
-        self.query_vectors = encode(raw, queries, "query")
-        self.fitted_on = counted(len(documents), "documents")
-
-    def in_form(self, view: View) -> Iterator[Float[np.ndarray, "n d"]]:
-        """The vectors of documents, and those of queries, before a code."""
-        for x in (self.vectors, self.query_vectors):
-            yield np.asarray(view.uncoded.finished(x, self.raw))
+def _stored(way: _Way) -> Float[np.ndarray, "n d"]:
+    """The vectors of the first side as their code represents them."""
+    return way.sides[0] if way.code is None else way.code.decode(way.code.encode(way.sides[0]))
 
 
-class _Search(_Ranked):
-    """Queries with relevant documents."""
+class _Search:
+    """Queries with relevant documents: every text is encoded once."""
 
     def __init__(self, data: RetrievalData, raw: Encoder, encode: Encode):
         self.name = data.name
-        self.data = data.with_gold()
-        super().__init__(self.data.documents, self.data.queries, raw, encode)
-        own = self.data.own_documents
-        self.counts = {"documents": len(self.data.documents), **({"own documents left out": own} if own else {})}
-        self.counts["queries"] = len(self.data.queries)
+        self.data = data = data.with_gold()
+        self.sides = _encoded_sides(raw, data.documents, data.queries, encode)
+        self.counts = {"documents": len(data.documents)}
+        if data.own_documents:
+            self.counts["own documents left out"] = data.own_documents
+        self.counts["queries"] = len(data.queries)
+        self.fitted_on = counted(len(data.documents), "documents")
 
-    def compare(self, view: View, *, words: bool = False) -> list[Int[np.ndarray, "q k"]]:
-        """The nearest documents of each query, as an index finds them; with `words`, also those by hybrid search.
+    def compare(self, way: _Way) -> list[Int[np.ndarray, "q k"]]:
+        """The nearest documents of each query, as an index finds them; those of the encoder's own form, by words, too.
 
         Only documents are coded. A text whose vector is zero, of which an encoder knows no word, is found by no query,
         and finds none.
         """
-        documents, queries = self.in_form(view)
-        stored, asked = (np.flatnonzero(np.any(x, axis=1)) for x in (documents, queries))
+        documents, queries = way.sides
+        stored, asked = (np.flatnonzero(np.any(x, axis=1)) for x in way.sides)
         found, hybrid = np.full((2, len(queries), _deep(self.data)), -1)
         if len(stored) and len(asked):
-            texts = [self.data.documents[row] for row in stored] if words else None
-            index = build_index(documents[stored], BACKEND, codes=view.code, documents=texts)
+            texts = [self.data.documents[row] for row in stored] if way.own else None
+            index = build_index(documents[stored], BACKEND, codes=way.code, documents=texts)
             k = min(found.shape[1], len(stored))
             rows = index.search(queries[asked], k)[1]
             found[asked, :k] = np.where(rows >= 0, stored[rows], -1)
@@ -317,24 +324,28 @@ class _Search(_Ranked):
         return of_queries(table, resamples, seed)
 
 
-class _Loss(_Ranked):
+def _encoded_sides(raw: Encoder, documents: list[str], queries: list[str], encode: Encode) -> list[np.ndarray]:
+    sides = (documents, "document"), (queries, "query")
+    return [np.asarray(encode(raw, texts, role)) for texts, role in sides]
+
+
+class _Loss:
     """Queries without judgments: what codes lose of the first documents by the vectors that they store."""
 
     name = ""
 
     def __init__(self, data: Unjudged, raw: Encoder, encode: Encode):
-        super().__init__(data.documents, data.queries, raw, encode)
-        self.query_vectors = self.query_vectors[np.any(self.query_vectors, axis=1)]  # others find nothing
+        self.data = data
+        documents, queries = _encoded_sides(raw, data.documents, data.queries, encode)
+        self.sides = documents, queries[np.any(queries, axis=1)]  # others find nothing
         what = "held-out documents as queries" if data.held_out else "queries"
-        self.counts = {"documents": len(data.documents), what: len(self.query_vectors)}
+        self.counts = {"documents": len(documents), what: len(self.sides[1])}
+        self.fitted_on = counted(len(documents), "documents")
         self.exact: tuple[np.ndarray, np.ndarray] | None = None  # the first documents by, and of, the first form
 
-    def compare(self, view: View, *, words: bool = False) -> list[Float[np.ndarray, "2 q"]]:
+    def compare(self, way: _Way) -> list[Float[np.ndarray, "2 q"]]:
         """Of each query, the share of the first documents that are found, and how far scores are off on average."""
-        documents, queries = self.in_form(view)
-        if (code := view.code) is not None:
-            documents = code.decode(code.encode(documents))
-        documents, queries = map(normalize, (documents, queries))
+        documents, queries = map(normalize, (_stored(way), way.sides[1]))
         k = min(_FIRST, len(documents))
         ids = np.empty((len(queries), k), np.int64)
         for part in blocks(len(queries), max(1, _HELD // len(documents))):
@@ -352,43 +363,53 @@ class _Loss(_Ranked):
         return of_queries({SHARE: shares, ERROR: errors}, resamples, seed)
 
 
-def _views(
+def _ways(
     own: View,
-    vectors: Float[np.ndarray, "n d"],
+    raws: Sequence[Float[np.ndarray, "n d"]],
     sizes: Sequence[int],
     ks: Sequence[int],
     whitening: Json,
     *,
     judged: bool,
-) -> Iterator[tuple[str, View]]:
-    """The forms of an encoder's vectors by name; whitenings and codes are fitted on raw vectors, as by `shrink`.
+) -> Iterator[_Way]:
+    """The forms of an encoder's vectors; whitenings and codes are fitted on raw vectors, as by `shrink`.
 
     The first one is of raw vectors; or, if there are no judgments, of those that are coded.
     """
     raw = own.unfitted
-    base = own.uncoded
+    own_sides = base = _own_sides(own, raws)
+    known = own.head.whitening
     moments = Moments()
-    if ks or sizes:
-        moments = Moments(provenance=raw.provenance()).update(np.asarray(vectors))
-    if own.head.whitening is None:
-        coded = [raw.with_fit(fit(moments, bytes=size, **whitening)) for size in sizes]
-        base = coded[0].uncoded if coded else base
+    if known is None and (sizes or ks):
+        moments.update(raws[0])
+        whitening["tuned"] = raw.tuned
+
+    def whitened(by: Fit) -> Sequence[np.ndarray]:
+        assert by.whitening is not None
+        head = raw.head.then(Whiten.of(by.whitening), Normalize())
+        return [head.finished(x, raw.head) for x in raws]
+
+    mark = "" if known is None else WHITENED
+    if known is None:
+        fits = [fit(moments, bytes=size, **whitening) for size in sizes]
+        codes = [("code", one.code) for one in fits]
+        if fits and fits[0].whitening is not None:
+            mark = WHITENED
+            base = whitened(fits[0])
     else:
-        coded = [base.with_code(SpectrumCode(bytes=size).fit(own.head.whitening)) for size in sizes]
-    mark = "" if base.head.whitening is None else WHITENED
-    yield (RAW, raw) if judged else (mark or RAW, base)
-    if judged and own.head.whitening is not None:
-        yield WHITENED, base
+        codes = [("code", SpectrumCode(bytes=size).fit(known)) for size in sizes]
+    if judged:
+        yield _Way(RAW, raws, own=raw is own)
+    if known is not None or not judged:
+        yield _Way(mark or RAW, base, own=base is own_sides and own.code is None)
     for k in ks:
-        yield WHITENED, raw.with_fit(fit(moments, n_components=k or None, **whitening))
+        yield _Way(WHITENED, whitened(fit(moments, n_components=k or None, **whitening)))
     if own.code is not None:
-        yield "coded", own
+        yield _Way("coded", own_sides, own.code, own=True)
     if sizes or not judged:
-        x = base.finished(vectors, raw)
-        yield f"{mark} int8".lstrip(), base.with_code(Int8().fit(x))
-        yield f"{mark} binary".lstrip(), base.with_code(UBinary().fit(x))
-    for view in coded:
-        yield f"{mark} code".lstrip(), view
+        codes = [("int8", Int8().fit(base[0])), ("binary", UBinary().fit(base[0])), *codes]
+    for name, code in codes:
+        yield _Way(f"{mark} {name}".lstrip(), base, code)
 
 
 def _measured_pairs(

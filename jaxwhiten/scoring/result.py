@@ -161,8 +161,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         low, high = self.interval
-        ends = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
-        return f"Evaluation({_head(self.measure)} {_shown(self.score)}{ends}; {self._heading})"
+        interval = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
+        return f"Evaluation({_head(self.measure)} {shown(self.score)}{interval}; {self._heading})"
 
     def __str__(self) -> str:
         return "\n".join([self._heading, "", *table(self._cells), *(["", self.verdict] if self.verdict else [])])
@@ -189,17 +189,30 @@ class Evaluation:
         size = "–" if row.bytes is None else f"{row.bytes:,}"
         cells = [("", row.name), ("dims", str(row.dimensions)), ("bytes", size)]
         for name, score in row.scores.items():
-            cells.append((HEADS[name] if few else _head(name), _shown(score)))
+            cells.append((HEADS[name] if few else _head(name), shown(score)))
             if name in row.intervals and (few or name == self.measure):
-                low, high = row.intervals[name]
-                cells.append(("95% CI", "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"))
+                cells.append(("95% CI", ends(row.intervals[name])))
         if self.measure != SHARE:
             cells.append(("vs. raw", str(row.versus_raw)))
         return cells
 
 
-def _shown(score: float) -> str:
+def shown(score: float) -> str:
+    """A score in a table.
+
+    >>> shown(50), shown(math.nan)
+    ('50.00', 'undefined')
+    """
     return "undefined" if math.isnan(score) else f"{score:.2f}"
+
+
+def ends(interval: Interval) -> str:
+    """An interval in a table; empty if it is undefined.
+
+    >>> ends(Interval(40, 60))
+    '40.00–60.00'
+    """
+    return "" if math.isnan(interval.low) else f"{interval.low:.2f}–{interval.high:.2f}"
 
 
 def _record(row: Row) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from jaxwhiten.metrics import reciprocal_ranks, spearman
 from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring import by_words, compared, encoded
 from jaxwhiten.scoring.measures import Change, of_pairs, of_queries
-from jaxwhiten.terminal import counted, note
+from jaxwhiten.scoring.result import ends, shown
+from jaxwhiten.terminal import counted, note, table
 from jaxwhiten.types import Float, Int
 
 RESAMPLES = 10_000
@@ -115,7 +116,7 @@ class HeldOut:
         rows = np.stack([*values.values(), *checkpoints])
         resamples = int(np.clip(_RESAMPLED // rows.size, _LEAST_RESAMPLES, RESAMPLES))
         if self.examples.label is None:
-            measured = of_queries({self.name: rows[None]}, resamples, units=self.units)
+            measured = of_queries({self.name: rows}, resamples, units=self.units)
         else:
             measured = of_pairs(rows, self.examples.label, self.units, resamples)
         families = [[number] for number in range(1, len(values))]
@@ -150,12 +151,12 @@ class Evaluations:
     def __init__(self, held_out: HeldOut, folder: Path):
         self._held_out = held_out
         self._folder = folder / "held_out"
-        self._last: np.ndarray = np.zeros(0)
+        self.last: np.ndarray = np.zeros(0)  # the values of the latest score
 
     def score(self, encoder: Encoder) -> float:
         """The score × 100."""
-        self._last = self._held_out.values(encoder)
-        return self._held_out.score_of(self._last)
+        self.last = self._held_out.values(encoder)
+        return self._held_out.score_of(self.last)
 
     def keep(self, step: int) -> None:
         """Keeps the values of the latest score as those of a step; those of later steps, of a killed run, are removed.
@@ -168,7 +169,7 @@ class Evaluations:
                 path.unlink()
         if step:
             with atomic_path(self._folder / f"{step}.npy") as temporary, temporary.open("wb") as file:
-                np.save(file, self._last)
+                np.save(file, self.last)
 
     def checkpoints(self) -> list[Float[np.ndarray, " n"]]:
         """The values of all steps, or of many at even distances.
@@ -247,21 +248,11 @@ def beside(examples: Examples, held_out: HeldOut) -> Examples:
 
 def held_out_table(figures: Mapping[str, Figure], held_out: HeldOut) -> str:
     """The scores of held-out rows before and after a training, with their intervals, as a table for a terminal."""
-    rows = len(held_out.examples)
-    units = int(held_out.units.max()) + 1
-    if units < len(held_out.units):
-        groups = f" in {units:,} groups without a common sentence"
-    else:
-        groups = ""
-    lines = [f"{rows:,} held-out rows{groups}; {held_out.name} × 100", ""]
-    lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
-    for name, figure in figures.items():
-        if math.isnan(figure.value):
-            lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
-            continue
-        ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
-        lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{figure.change!s:>27}".rstrip())
-    return "\n".join(lines)
+    count = int(held_out.units.max()) + 1
+    groups = f" in {count:,} groups without a common sentence" if count < len(held_out.units) else ""
+    cells = [["", held_out.name, "95% CI", "vs. before"]]
+    cells += [[name, shown(value), ends(interval), str(change)] for name, (value, interval, change) in figures.items()]
+    return "\n".join([f"{len(held_out.examples):,} held-out rows{groups}; {held_out.name} × 100", "", *table(cells)])
 
 
 def verdict(figures: Mapping[str, Figure], measure: str, checkpoints: int = 1) -> str:

@@ -262,6 +262,8 @@ class View:
 
     def with_head(self, head: Head) -> View:
         """With another head, and its own prompt in place of the present head's own; checked as in `of`."""
+        if head is self.head:
+            return self
         prompt = self.prompt
         if prompt == self.head.form.prompt:
             prompt = head.form.prompt
