@@ -21,7 +21,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
-from jaxwhiten.options import SHRINKAGE, TrainingOptions, WhiteningParameters
+from jaxwhiten.options import SHRINKAGE, TrainingOptions
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.terminal import counted, say
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
@@ -227,23 +227,18 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
 
 def fit_options(encoder: Encoder) -> str:
     """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
-    code = encoder.view.head.code
-    whitening = encoder.view.head.whitening
-    if whitening is None and code is not None:
-        options = ""
-    else:
-        options = f" -k {encoder.view.uncoded.dimension}"
-    options += "" if code is None else f" --bytes {code.nbytes}"
-    usual: Json = {"beta": (WhiteningParameters.beta,), "shrinkage": (SHRINKAGE,)}
-    # without it, vectors may be coded unchanged
-    if code is None:
-        usual["gamma"] = (0.25, 1.0)
-    else:
-        usual["gamma"] = ()
-    for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
-        if (value := getattr(whitening, name)) not in usual[name]:
-            options += f" --{name} {value or 0}"
-    return options
+    code, whitening = encoder.view.code, encoder.view.head.whitening
+    options: Json = {}
+    if whitening is not None or code is None:
+        options["-k"] = encoder.view.uncoded.dimension
+    if code is not None:
+        options["--bytes"] = code.nbytes
+    # Without γ, vectors may be coded unchanged.
+    usual: Json = {"beta": (1.0,), "gamma": (0.25, 1.0) if code is None else (), "shrinkage": (SHRINKAGE,)}
+    for name, values in usual.items() if whitening is not None else ():
+        if (value := getattr(whitening, name)) not in values:
+            options[f"--{name}"] = value or 0
+    return "".join(f" {name} {value}" for name, value in options.items())
 
 
 def mined(pairs: Examples, options: TrainingOptions, say: Say) -> Examples:
