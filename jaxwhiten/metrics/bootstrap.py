@@ -163,7 +163,8 @@ def score_interval(samples: Real[np.ndarray, " r"], units: int) -> Interval:
     References:
       Wilson 1927, "Probable inference, the law of succession, and statistical inference".
     """
-    low, high = found = percentile_interval(samples, units)
+    [found] = chosen_intervals(samples[None], units)
+    low, high = found
     if not math.isclose(low, high, abs_tol=1e-4):
         return found
     share = _NORMAL**2 / (units + _NORMAL**2)

@@ -165,7 +165,7 @@ _ALL: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
     "manhattan": lambda a, b: -_distances(a, b, "cityblock"),
 }
 _PAIRWISE: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
-    "cosine": cosine_pairs,
+    "cosine": lambda a, b: np.einsum("nd,nd->n", normalize(a), normalize(b)),
     "dot": lambda a, b: np.einsum("nd,nd->n", a, b),
     "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=1),
     "manhattan": lambda a, b: -np.abs(a - b).sum(axis=1),

@@ -365,7 +365,7 @@ class _Loss:
 
 def _ways(
     own: View,
-    raws: Sequence[Float[np.ndarray, "n d"]],
+    raws: Sequence[np.ndarray],
     sizes: Sequence[int],
     ks: Sequence[int],
     whitening: Json,

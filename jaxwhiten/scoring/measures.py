@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -113,7 +113,7 @@ def of_pairs(
 ) -> Measured:
     """Correlations of the similarities of pairs with their scores; pairs of a unit are resampled together."""
     drawn = resamples(correlations(similarities, gold), units, n_resamples, seed)
-    parts = _parts(spearman_parts, similarities, gold, units)
+    parts = by_unit(np.stack([spearman_parts(row, gold) for row in similarities]), units)
     with np.errstate(invalid="ignore", divide="ignore"):
         scores = {
             "spearman": np.array([100 * spearman(row, gold) for row in similarities]),
@@ -143,12 +143,6 @@ def of_labels(
         drawn = resamples(separated, units, n_resamples, seed)
     whole = separated(np.ones((len(labels), 1), np.float32))[:, :, 0]
     rarer = min(len(np.unique(units[labels == label])) for label in np.unique(labels))
-    parts = _parts(precision_parts, similarities, labels, units)
+    parts = by_unit(np.stack([precision_parts(row, labels) for row in similarities]), units)
     count = min(2 * rarer, parts.shape[1])
     return Measured(dict(zip(names, whole, strict=True)), dict(zip(names, drawn, strict=True)), count, parts)
-
-
-def _parts(
-    of_row: Callable[..., np.ndarray], similarities: np.ndarray, gold: np.ndarray, units: np.ndarray
-) -> np.ndarray:
-    return by_unit(np.stack([of_row(row, gold) for row in similarities]), units)
