@@ -77,7 +77,9 @@ def finish(processes, code=0):
     for process in processes:
         out, err = process.communicate(timeout=PATIENCE)
         outputs.append((process.returncode, out, err))
-    assert [found for found, _, _ in outputs] == [code] * len(processes), "\n".join(err[-3000:] for _, _, err in outputs)
+    assert [found for found, _, _ in outputs] == [code] * len(processes), "\n".join(
+        err[-3000:] for _, _, err in outputs
+    )
     return outputs
 
 

@@ -1,5 +1,6 @@
 """A user's own scored pairs in one call: the plain computation, whatever form the pairs come in."""
 
+import functools
 import math
 import re
 
@@ -126,17 +127,12 @@ def test_a_search_is_scored_as_by_an_index(search):
         *(build_index(documents, "jax", whitening=whitening, codes="spectrum", bytes=size) for size in (4, 8)),
     ]
     rows = [row for row in found.rows if row.name != "whitened binary"]  # has signs of columns that are all but 0
+    measures = {"ndcg_at_10": metrics.discounted_gains, "mrr_at_10": metrics.reciprocal_ranks}
+    measures["recall_at_100"] = functools.partial(metrics.recalls, k=100)
     for row, index in zip(rows, indexes, strict=False):
         _, ids = index.search(queries, 100)
-        assert row.scores["ndcg_at_10"] == pytest.approx(
-            100 * metrics.discounted_gains(ids, asked.gold).mean(), abs=0.01
-        )
-        assert row.scores["mrr_at_10"] == pytest.approx(
-            100 * metrics.reciprocal_ranks(ids, asked.gold).mean(), abs=0.01
-        )
-        assert row.scores["recall_at_100"] == pytest.approx(
-            100 * metrics.recalls(ids, asked.gold, 100).mean(), abs=0.01
-        )
+        for name, measure in measures.items():
+            assert row.scores[name] == pytest.approx(100 * measure(ids, asked.gold).mean(), abs=0.01)
         assert row.intervals["mrr_at_10"].low <= row.scores["mrr_at_10"] <= row.intervals["mrr_at_10"].high
     assert found.counts == {"documents": len(search.documents), "queries": len(asked.queries)}
     assert (found.measure, found.own, found.score) == ("ndcg_at_10", 0, found.rows[0].scores["ndcg_at_10"])

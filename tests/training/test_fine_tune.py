@@ -134,8 +134,7 @@ def test_the_interval_allows_for_the_choice_of_a_checkpoint():
     assert chosen["after"].change.value == alone["after"].change.value
     assert chosen["after"].change.interval.low < alone["after"].change.interval.low
     for name in ("before", "TF-IDF"):  # a product of more columns may add its terms in another order
-        for interval in (lambda figure: figure.interval, lambda figure: figure.change and figure.change.interval):
-            assert interval(chosen[name]) == pytest.approx(interval(alone[name]), rel=1e-12, nan_ok=True)
+        assert chosen[name].interval == pytest.approx(alone[name].interval, rel=1e-12)
 
 
 def test_rows_that_share_a_sentence_count_as_one_unit():
