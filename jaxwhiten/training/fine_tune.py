@@ -246,10 +246,8 @@ def mined(pairs: Examples, options: TrainingOptions, say: Say) -> Examples:
     if len(pairs.columns) != 2:
         raise InputError(f"Negatives are mined for pairs; the rows have {len(pairs.columns)} sentences.")
     first, second = pairs.columns.values()
-    miner = Encoder.from_pretrained(options.miner)
-    count = options.negatives
-    depth = options.depth
-    owners, negatives = mine_negatives(miner, first, second, count=count, depth=depth, seed=options.seed)
+    how = {"count": options.negatives, "depth": options.depth, "seed": options.seed}
+    owners, negatives = mine_negatives(Encoder.from_pretrained(options.miner), first, second, **how)
     say(f"{len(negatives):,} negatives mined by {options.miner}")
     return with_negatives(pairs, owners, negatives)
 

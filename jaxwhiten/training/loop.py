@@ -176,10 +176,7 @@ def _is_finite(row: tuple[int, Fields]) -> bool:
 def _not_finite(row: tuple[int, Fields], checkpoints: Checkpoints) -> NonFiniteError:
     (number, metrics), last = row, checkpoints.latest
     place = checkpoints.folder / "checkpoints" / str(last)
-    if last is None:
-        remedy = "No checkpoint was written."
-    else:
-        remedy = f"The last good checkpoint is {place}."
+    remedy = "No checkpoint was written." if last is None else f"The last good checkpoint is {place}."
     return NonFiniteError(
         f"The loss is {metrics['loss']:g} and the norm of its gradient {metrics['grad_norm']:g} at step {number}, with"
         f" a learning rate of {metrics['learning_rate']:g}. {remedy} Use a lower learning rate and a new output folder,"
