@@ -67,6 +67,9 @@ def test_files_and_scores(tmp_path):
     assert toy.evaluate(trained.params)["toy dev"] == pytest.approx(scores[best], abs=1e-4)
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert list((tmp_path / "tensorboard").iterdir())
+    lines = (tmp_path / "metrics.jsonl").read_text()
+    assert run(tmp_path, loss_fn=lambda *_: pytest.fail("trained again")).step == best
+    assert (tmp_path / "metrics.jsonl").read_text() == lines
 
 
 def test_another_training_in_the_folder(tmp_path):
@@ -116,14 +119,6 @@ def test_lines_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path):
     losses = [row["step"] for row in read_metrics(tmp_path) if "loss" in row]
     assert losses == list(range(1, STEPS + 1))
     assert steps_of(tmp_path)[made + 1] != 123.0
-
-
-def test_a_finished_run_is_not_run_again(tmp_path):
-    first = run(tmp_path)
-    lines = (tmp_path / "metrics.jsonl").read_text()
-    again = run(tmp_path, loss_fn=lambda *_: pytest.fail("trained again"))
-    assert again.step == first.step
-    assert (tmp_path / "metrics.jsonl").read_text() == lines
 
 
 def test_saving_without_evaluating(tmp_path):
