@@ -390,6 +390,7 @@ def _ways(
         return [head.finished(x, raw.head) for x in raws]
 
     mark = "" if known is None else WHITENED
+    codes: list[tuple[str, Code | None]]
     if known is None:
         fits = [fit(moments, bytes=size, **whitening) for size in sizes]
         codes = [("code", one.code) for one in fits]

@@ -98,9 +98,9 @@ def of_queries(
     if units is None:
         units = np.arange(next(iter(values.values())).shape[1])
     table = 100 * np.stack([*values.values()])
-    drawn = resamples(means(table), units, n_resamples, seed)
     parts = by_unit(table[0], units)
-    scores, drawn = (dict(zip(values, rows, strict=True)) for rows in (table.mean(axis=2), drawn))
+    of_measures = table.mean(axis=2), resamples(means(table), units, n_resamples, seed)
+    scores, drawn = (dict(zip(values, rows, strict=True)) for rows in of_measures)
     return Measured(scores, drawn, parts.shape[1], parts)
 
 

@@ -182,14 +182,14 @@ def fine_tune(
     )
     tuned = plan.encoder(result.params)
     tuned = tuned.with_view(tuned.view.judged())
-    scored = list[dict[str, float]]()
+    scored = dict[str, dict[str, float]]()
     values = dict[str, np.ndarray]()
     for when, one in (("before", encoder), ("after", tuned)):
-        scored.append({name: score(one) for name, score in scores.items()})
+        scored[when] = {name: score(one) for name, score in scores.items()}
         if evaluations is not None:
             values[when] = evaluations.last
     checkpoints = evaluations.checkpoints() if evaluations is not None and is_writer() else []
-    return Tuned(tuned, *scored, result.step, recipe, values, checkpoints)
+    return Tuned(tuned, scored["before"], scored["after"], result.step, recipe, values, checkpoints)
 
 
 def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:
