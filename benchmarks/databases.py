@@ -38,6 +38,7 @@ from eval.searches import load_search
 from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten import export as databases
 from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.scoring import of_ranks
 from jaxwhiten.search import build_index
 from jaxwhiten.whitening import choose_gamma
 
@@ -168,7 +169,7 @@ class Task:
 
     def scores(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         """Reciprocal ranks by query, and the figures of a row."""
-        scores = clock.scores(ids, self.gold)
+        scores = of_ranks(ids, self.gold)
         figures = {name: float(scores[name].mean()) for name in ("mrr_at_10", "recall_at_10")}
         return scores["mrr_at_10"], figures
 

@@ -109,8 +109,8 @@ def _as_one_of_many(main: Callable[[Any], None], config: Config, address: str) -
             distributed.check_same("the configuration", repr(config))
         main(config)
     except BaseException as error:
-        if isinstance(error, SystemExit) and not error.code:
-            return
+        if isinstance(error, SystemExit) and error.code in (None, 0, interrupts.STOPPED):  # all processes end alike
+            raise
         if is_broken_exchange(error):
             print(f"error: {name}: lost another process ({error}); the runtime says which", file=sys.stderr, flush=True)
             _await_verdict()

@@ -175,11 +175,11 @@ def measured(
     hits = [first(index, queries, searched)]
     for seed in range(1, config.seeds if name == SPECTRUM else 1):
         hits.append(first(*coded(name, size, fit, searched, seed)[:2], searched))
-    scores = [measure.scores(ids, searched.gold) for ids in hits]
+    scores = [scoring.of_ranks(ids, searched.gold) for ids in hits]
     ranks = np.mean([of_seed["mrr_at_10"] for of_seed in scores], axis=0)
     rescored = None
     if config.rescore and name != RAW:
-        rescored = measure.scores(reordered(hits[0][:, : config.rescore], searched), searched.gold)["mrr_at_10"]
+        rescored = scoring.of_ranks(reordered(hits[0][:, : config.rescore], searched), searched.gold)["mrr_at_10"]
     row: dict[str, Any] = NO_WHITENING | {
         "model": encoder.name,
         "pooling": encoder.view.head.name,

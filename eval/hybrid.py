@@ -71,7 +71,7 @@ def evaluator(config: Hybrid) -> Iterator[Run]:
             WORDS: by_words,
             HYBRID: hybrid(index, queries, asked.queries),
         }
-        scores = {method: measure.scores(asked.others(ids), asked.gold) for method, ids in results.items()}
+        scores = {method: scoring.of_ranks(asked.others(ids), asked.gold) for method, ids in results.items()}
         for method, of_method in scores.items():
             row = {"dataset": name, "bytes": size, "method": method}
             run.rows.append(Record(NO_WHITENING | row | compared(of_method, scores[VECTORS], config)))

@@ -1,4 +1,4 @@
-"""The scores of a search by query, its time and its recall of the exact results, and a fair clock for a peer."""
+"""Samples of queries, the time of a search and its recall of the exact results, and a fair clock for a peer."""
 
 from __future__ import annotations
 
@@ -31,16 +31,6 @@ def sample_queries(data: RetrievalData, count: int) -> tuple[np.ndarray, list[st
     rows = np.flatnonzero(np.diff(data.gold.indptr))
     rows = rows[sample_rows(len(rows), count)]
     return rows, [data.queries[i] for i in rows], data.gold.of(rows)
-
-
-def scores(ids: np.ndarray, gold: metrics.Gold) -> dict[str, np.ndarray]:
-    """Of each query with gold: its reciprocal rank and nDCG among the first 10 results, and recalls of first ones."""
-    recalls = {f"recall_at_{k}": metrics.recalls(ids, gold, k) for k in (1, 10, 100)}
-    return {
-        "mrr_at_10": metrics.reciprocal_ranks(ids, gold),
-        "ndcg_at_10": metrics.discounted_gains(ids, gold),
-        **recalls,
-    }
 
 
 def batched_seconds(index: Any, queries: np.ndarray, k: int) -> float:

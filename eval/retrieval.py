@@ -36,6 +36,7 @@ from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening
 from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.runtime import distributed
+from jaxwhiten.scoring import of_ranks
 from jaxwhiten.search import Index, build_index
 
 BACKENDS = ("faiss-flat", "jax", *OPTIONS)
@@ -177,7 +178,7 @@ def score(
             exact[reference] = measure.Exact(stored, index.prepare(vectors.queries[searches.exact]), first, reference)
         one_by_one = vectors.queries[searches.single][:, None]
         single = measure.single_milliseconds(lambda query, index=index: index.search(query, first), one_by_one)
-        scores = measure.scores(ids, data.gold)
+        scores = of_ranks(ids, data.gold)
         row = Record(
             dict(setting) | {name: float(values.mean()) for name, values in scores.items()},
             mrr_interval=None,
@@ -209,7 +210,7 @@ def rerank(ids: np.ndarray, searches: Searches, reranker: CrossEncoder) -> Recor
     _, ordered = reranker.rerank(queries, documents, candidates)
     seconds = time.perf_counter() - start
     names = ("mrr_at_10", "ndcg_at_10")
-    before, after = (measure.scores(x, gold) for x in (candidates, ordered))
+    before, after = (of_ranks(x, gold) for x in (candidates, ordered))
     gain = {name: estimate(after[name] - before[name], searches.config.bootstrap, 0) for name in names}
     return Record(
         model=reranker.name,

@@ -87,6 +87,6 @@ def _plan(objective: Objective, loss: Loss, setup: Setup, *, kind: str, rank: in
         params={"encoder": {}, "head": plan.params["head"], "steps": (adapter, *last)},
         loss=of_adapted,
         rebuild=lambda _: setup.model,
-        vectors=encode_columns(encoder, setup.columns, setup.prompts or (None,)),
+        vectors=encode_columns(encoder, setup.columns, setup.prompts),
         fixed=frozen,
     )

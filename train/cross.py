@@ -6,7 +6,7 @@
 Rows with classes are learnt by softmax, rows with scores by the cross-entropy of one sigmoid. The output folder holds
 the checkpoints, metrics.jsonl, loss.png and, when the run is finished, results.json and `model/`: a folder
 for `CrossEncoder.from_pretrained`, `jaxwhiten search --rerank` and sentence-transformers' CrossEncoder. SIGTERM
-saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
+saves a checkpoint and ends the program with exit code 143, Ctrl-C with 130; the same command resumes the run.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ def main(config: Cross) -> None:
     trained = training.run_plan(
         config.output, plan, batches, options, recipe, evaluate=scorers.get(best or ""), best=best
     )
-    if not trained.finished:
-        return
     states = {"before": plan.params, "after": trained.params}
     scores = {
         moment: {name: value for f in scorers.values() for name, value in f(params).items()}

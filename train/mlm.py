@@ -5,7 +5,7 @@
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
-`AutoModelForMaskedLM`. SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same
+`AutoModelForMaskedLM`. SIGTERM saves a checkpoint and ends the program with exit code 143, Ctrl-C with 130; the same
 command resumes the run.
 """
 
@@ -76,9 +76,8 @@ def main(config: MLM) -> None:
     plan = training.Plan(params, masking.masked_loss(rebuild), rebuild)
     unit = ("tokens", config.block_length)
     trained = training.run_plan(config.output, plan, batches, options, recipe, evaluate=score, unit=unit)
-    if trained.finished:
-        scores = masking.masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
-        finish(config, rebuild(trained.params), tokenizer, recipe, scores)
+    scores = masking.masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
+    finish(config, rebuild(trained.params), tokenizer, recipe, scores)
 
 
 def load(config: MLM, text: Corpus) -> tuple[MaskedLM, Path]:

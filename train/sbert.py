@@ -5,7 +5,7 @@
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers.
-SIGTERM saves a checkpoint and ends the program with exit code 0, Ctrl-C with 130; the same command resumes the run.
+SIGTERM saves a checkpoint and ends the program with exit code 143, Ctrl-C with 130; the same command resumes the run.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ def main(config: SBERT | Stages) -> None:
     for run in runs:
         options_of(run)
     for run in runs:
-        if not train_sentences(run):
-            return
+        train_sentences(run)
 
 
-def train_sentences(config: SBERT) -> bool:
-    """Runs one training, from its start or its latest checkpoint to the exported model; False if asked to stop."""
+def train_sentences(config: SBERT) -> None:
+    """Runs one training, from its start or its latest checkpoint to the exported model."""
     start = time.perf_counter()
     output = Path(config.output)
     io.check_folder(output / "model")  # before the work of training it
@@ -65,8 +64,6 @@ def train_sentences(config: SBERT) -> bool:
         record={name: getattr(config, name) for name in ("max_length", "pooling", "dev", "adapter", "adapter_rank")},
         model_folder=output / "model",
     )
-    if not tuned.finished:
-        return False
     if distributed.is_writer():
         if held_out is not None:
             training.write_held_out(output / "held_out.tsv", held_out)
@@ -74,7 +71,6 @@ def train_sentences(config: SBERT) -> bool:
         save_trained(output / "model", tuned.encoder, base_model=config.model, name=output.name, **record)
     scores = {"before": tuned.before, "after": tuned.after}
     write_results(config, scores, {"step": tuned.step}, start)
-    return True
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def train(
     skip_invalid: bool = False,
     overwrite: bool = False,
     options: Annotated[TrainingOptions, Parameter(name="*", group="settings of the training")] = TrainingOptions(),
-) -> Report | None:
+) -> Report:
     """Fine-tune an encoder on a table of pairs.
 
     The settings of the training are those of `jaxwhiten.TrainingOptions` in Python.
@@ -113,8 +113,6 @@ def train(
         say=say,
         overwrite=overwrite,
     )
-    if not tuned.finished:
-        return None
     save_trained(
         output,
         tuned.encoder,

@@ -61,18 +61,35 @@ def draws(groups: Shaped[np.ndarray, " n"], n_resamples: int, seed: int) -> Iter
         yield counts
 
 
-def unit_draws(units: Int[np.ndarray, " n"], n_resamples: int, seed: int) -> Iterator[Counts]:
-    """As `draws`, of whole units: how often each item is drawn if those of one unit, 0 to u - 1, are drawn together.
+def resamples(
+    statistic: Callable[[Counts], Real[np.ndarray, "*m b"]],
+    units: Int[np.ndarray, " n"],
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> Real[np.ndarray, "*m r"]:
+    """A statistic in each bootstrap resample; those of one seed are shared, so that differences are paired.
 
-    >>> counts = next(unit_draws(np.array([0, 0, 1]), 100, seed=0))
-    >>> bool((counts[0] == counts[1]).all())
-    True
+    >>> resamples(means(np.array([[1.0, 2.0, 3.0]])), np.arange(3), 10).shape
+    (1, 10)
+
+    Args:
+      statistic: Maps blocks of counts to values of each resample, such as `means` or `correlations`.
+      units: The unit of each item, 0 to u - 1; items of a unit are drawn together.
 
     References:
       Field & Welsh 2007, "Bootstrapping clustered data".
     """
-    for counts in draws(np.zeros(int(units.max(initial=-1)) + 1), n_resamples, seed):
-        yield counts[units]
+    alone = np.zeros(int(units.max(initial=-1)) + 1)
+    return np.concatenate([statistic(counts[units]) for counts in draws(alone, n_resamples, seed)], axis=-1)
+
+
+def means(values: Real[np.ndarray, "*m n"]) -> Callable[[Counts], Float[np.ndarray, "*m b"]]:
+    """A function from counts to the mean of every row, such as the scores of n queries.
+
+    >>> means(np.array([[1.0, 2.0]]))(np.array([[2.0], [0.0]], np.float32))
+    array([[1.]])
+    """
+    return lambda counts: values @ counts / counts.sum(axis=0)
 
 
 def _ranks(values: Real[np.ndarray, " n"]) -> Callable[[Counts], Counts]:
@@ -116,44 +133,6 @@ def correlations(
     return correlate
 
 
-def spearman_resamples(
-    similarity: Real[np.ndarray, "m n"],
-    gold: Real[np.ndarray, " n"],
-    n_resamples: int = 10_000,
-    seed: int = 0,
-    units: Int[np.ndarray, " n"] | None = None,
-) -> Float[np.ndarray, "m r"]:
-    """Spearman × 100 of every row of similarities with the gold scores of the same pairs, in each bootstrap resample.
-
-    Rows share the resamples: the difference of two rows is a paired bootstrap. NaN if a correlation is undefined.
-    `units` numbers the pairs that are drawn together; by default each is drawn alone.
-
-    >>> spearman_resamples(np.array([[1.0, 2.0, 3.0]]), np.arange(3.0), n_resamples=10).shape
-    (1, 10)
-    """
-    correlate = correlations(similarity, gold)
-    if units is None:
-        units = np.arange(len(gold))
-    return np.concatenate([correlate(counts) for counts in unit_draws(units, n_resamples, seed)], axis=1)
-
-
-def mean_resamples(
-    values: Real[np.ndarray, "m n"],
-    n_resamples: int = 10_000,
-    seed: int = 0,
-    units: Int[np.ndarray, " n"] | None = None,
-) -> Float[np.ndarray, "m r"]:
-    """As `spearman_resamples`, of the mean of every row, such as the scores of n queries.
-
-    >>> mean_resamples(np.array([[1.0, 2.0, 3.0]]), n_resamples=10).shape
-    (1, 10)
-    """
-    if units is None:
-        units = np.arange(values.shape[1])
-    blocks = [values @ counts / counts.sum(axis=0) for counts in unit_draws(units, n_resamples, seed)]
-    return np.concatenate(blocks, axis=1)
-
-
 def percentile_interval(samples: Real[np.ndarray, " r"], units: int | None = None) -> Interval:
     """The percentile interval that contains 95% of the samples (Efron & Tibshirani 1993, chapter 13).
 
@@ -184,13 +163,14 @@ def score_interval(samples: Real[np.ndarray, " r"], units: int) -> Interval:
     References:
       Wilson 1927, "Probable inference, the law of succession, and statistical inference".
     """
-    low, high = percentile_interval(samples, units)
-    if math.isclose(low, high, abs_tol=1e-4):
-        share = _NORMAL**2 / (units + _NORMAL**2)
-        room = [share * abs(low), share * (100 - abs(low))]
-        down, up = room if low >= 0 else room[::-1]
-        return Interval(low - down, high + up)
-    return Interval(low, high)
+    [found] = chosen_intervals(samples[None], units)
+    low, high = found
+    if not math.isclose(low, high, abs_tol=1e-4):
+        return found
+    share = _NORMAL**2 / (units + _NORMAL**2)
+    room = [share * abs(low), share * (100 - abs(low))]
+    down, up = room if low >= 0 else room[::-1]
+    return Interval(low - down, high + up)
 
 
 def chosen_intervals(

@@ -165,7 +165,7 @@ _ALL: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
     "manhattan": lambda a, b: -_distances(a, b, "cityblock"),
 }
 _PAIRWISE: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
-    "cosine": cosine_pairs,
+    "cosine": lambda a, b: np.einsum("nd,nd->n", normalize(a), normalize(b)),
     "dot": lambda a, b: np.einsum("nd,nd->n", a, b),
     "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=1),
     "manhattan": lambda a, b: -np.abs(a - b).sum(axis=1),
@@ -233,15 +233,18 @@ def _gains(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.n
     repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
     if repeated.any():
         raise InputError(f"Row {int(np.argmax(repeated))} of the results contains an id twice.")
-    # Each (query, id) becomes one integer, so that one sorted search tests membership.
-    names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
-    owners = np.repeat(np.arange(n), np.diff(gold.indptr))
-    keys, first = np.unique(owners * len(names) + numbers[: len(gold.ids)], return_index=True)
-    grades = np.ones(len(keys)) if gold.grades is None else gold.grades[first]
-    used, rows = np.unique(owners[first], return_inverse=True)
-    wanted = used[:, None] * len(names) + numbers[len(gold.ids) :].reshape(top.shape)[used]
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where((keys[at] == wanted) & (top[used] >= 0), grades[at], 0), rows, grades
+    from scipy.sparse import csr_matrix
+
+    missing = int(max(gold.ids.max(initial=0), top.max(initial=0))) + 1  # in place of ids below 0, which none has
+    grades = np.ones(len(gold.ids)) if gold.grades is None else gold.grades
+    ids = np.where(gold.ids < 0, missing, gold.ids)
+    relevant = csr_matrix((grades, ids, gold.indptr), (n, missing + 1), np.float64, copy=True)
+    relevant.sum_duplicates()
+    if gold.grades is None:
+        relevant.data[:] = 1
+    used = np.flatnonzero(np.diff(relevant.indptr))
+    gains = relevant[used[:, None], np.maximum(top[used], 0)].toarray() * (top[used] >= 0)
+    return gains, np.repeat(np.arange(len(used)), np.diff(relevant.indptr)[used]), relevant.data
 
 
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxwhiten.errors import optional
 from jaxwhiten.metrics import UNDEFINED
 from jaxwhiten.metrics.bootstrap import LEAST, Interval
+from jaxwhiten.scoring.measures import NO_CHANGE, Change
 from jaxwhiten.space import Space
 from jaxwhiten.terminal import as_html, counted, table
 
@@ -40,21 +41,6 @@ HEADS = {
     SHARE: "of float32's ten, %",
     ERROR: "cosine error × 100",
 }
-
-
-class Change(NamedTuple):
-    """A paired difference with its confidence interval, whose ends are NaN if too few items were scored."""
-
-    value: float
-    interval: Interval
-
-    def __str__(self) -> str:
-        if math.isnan(self.interval.low):
-            return "" if math.isnan(self.value) else f"{self.value:+.2f}"
-        return f"{self.value:+.2f} ({self.interval.low:+.2f} to {self.interval.high:+.2f})"
-
-
-NO_CHANGE = Change(math.nan, Interval(math.nan, math.nan))  # of a form itself, or undefined
 
 
 @dataclass(frozen=True)
@@ -175,8 +161,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         low, high = self.interval
-        ends = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
-        return f"Evaluation({_head(self.measure)} {_shown(self.score)}{ends}; {self._heading})"
+        interval = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
+        return f"Evaluation({_head(self.measure)} {shown(self.score)}{interval}; {self._heading})"
 
     def __str__(self) -> str:
         return "\n".join([self._heading, "", *table(self._cells), *(["", self.verdict] if self.verdict else [])])
@@ -195,36 +181,38 @@ class Evaluation:
     @property
     def _cells(self) -> list[list[str]]:
         """The table, whose first row is its head; each of at most two measures has its interval, else the first."""
-        first, *others = self.rows[0].scores
-        few = len(others) < 2
-        columns: list[tuple[str, Callable[[Row], str]]] = [
-            ("", lambda row: row.name),
-            ("dims", lambda row: str(row.dimensions)),
-            ("bytes", lambda row: f"{row.bytes:,}" if row.bytes is not None else "–"),
-        ]
-        for name in (first, *others):
-            columns.append((HEADS[name] if few else _head(name), _score_of(name)))
-            if name in self.rows[0].intervals and (few or name == first):
-                columns.append(("95% CI", _interval_of(name)))
-        if first != SHARE:
-            columns.append(("vs. raw", lambda row: str(row.versus_raw)))
-        return [[head for head, _ in columns], *([cell(row) for _, cell in columns] for row in self.rows)]
+        rows = [self._cells_of(row) for row in self.rows]
+        return [[head for head, _ in rows[0]], *([cell for _, cell in row] for row in rows)]
+
+    def _cells_of(self, row: Row) -> list[tuple[str, str]]:
+        few = len(row.scores) < 3
+        size = "–" if row.bytes is None else f"{row.bytes:,}"
+        cells = [("", row.name), ("dims", str(row.dimensions)), ("bytes", size)]
+        for name, score in row.scores.items():
+            cells.append((HEADS[name] if few else _head(name), shown(score)))
+            if name in row.intervals and (few or name == self.measure):
+                cells.append(("95% CI", ends(row.intervals[name])))
+        if self.measure != SHARE:
+            cells.append(("vs. raw", str(row.versus_raw)))
+        return cells
 
 
-def _score_of(name: str) -> Callable[[Row], str]:
-    return lambda row: _shown(row.scores[name])
+def shown(score: float) -> str:
+    """A score in a table.
 
-
-def _interval_of(name: str) -> Callable[[Row], str]:
-    def ends(row: Row) -> str:
-        low, high = row.intervals[name]
-        return "" if math.isnan(low) else f"{low:.2f}–{high:.2f}"
-
-    return ends
-
-
-def _shown(score: float) -> str:
+    >>> shown(50), shown(math.nan)
+    ('50.00', 'undefined')
+    """
     return "undefined" if math.isnan(score) else f"{score:.2f}"
+
+
+def ends(interval: Interval) -> str:
+    """An interval in a table; empty if it is undefined.
+
+    >>> ends(Interval(40, 60))
+    '40.00–60.00'
+    """
+    return "" if math.isnan(interval.low) else f"{interval.low:.2f}–{interval.high:.2f}"
 
 
 def _record(row: Row) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 EXIT_CODE = 130
+STOPPED = 128 + signal.SIGTERM  # of a process that has saved its work when it was asked to end
 MESSAGE = "interrupted; files that were there before are intact"
 # Seconds that unwinding may take before the process is ended without it.
 _GRACE_SECONDS = 5.0

@@ -48,8 +48,9 @@ def deal_rows(
     The longest rows of a bucket that do not fill a batch move to the next bucket. In the last bucket, fewer than
     `batch_size` rows do not fill a batch; the shuffle of each epoch decides which rows these are.
     """
-    if len(lengths) < batch_size:
-        raise InputError(f"{counted(len(lengths), 'rows')}, fewer than one batch of {batch_size}: lower `batch_size`.")
+    if (n := len(lengths)) < batch_size:
+        advice = f"set `batch_size` to at most {n}, or " if n > 1 else ""
+        raise InputError(f"{counted(n, 'rows')}, fewer than one batch of {batch_size}: {advice}use more rows.")
     order = np.argsort(lengths, kind="stable")
     ends = np.searchsorted(lengths[order], buckets, side="right") // batch_size * batch_size
     ends = np.minimum(ends, (len(order) // batch_size - 1) * batch_size)  # the last bucket keeps a batch

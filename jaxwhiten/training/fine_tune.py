@@ -17,11 +17,11 @@ from jaxwhiten.datasets.examples import Examples
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.encoding.encoder import check_saving, trained
 from jaxwhiten.engines import DEFAULT
-from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
-from jaxwhiten.options import SHRINKAGE, TrainingOptions, WhiteningParameters
+from jaxwhiten.options import SHRINKAGE, TrainingOptions
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.terminal import counted, say
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
@@ -42,7 +42,7 @@ class Tuned:
     """A fine-tuned encoder, with its scores before and after, and the record of its run.
 
     >>> encoder = load_bare("jaxwhiten-tiny")
-    >>> tuned = Tuned(encoder, {"dev": 70.0}, {"dev": 72.5}, step=10, recipe={}, finished=True, held_out={})
+    >>> tuned = Tuned(encoder, {"dev": 70.0}, {"dev": 72.5}, step=10, recipe={}, held_out={})
     >>> tuned.after["dev"] - tuned.before["dev"]
     2.5
     """
@@ -52,7 +52,6 @@ class Tuned:
     after: Mapping[str, float]
     step: int  # of the checkpoint
     recipe: Fields
-    finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
     held_out: Mapping[str, np.ndarray]  # `HeldOut.values` before and after, if rows were held out
     checkpoints: Sequence[np.ndarray] = ()  # and of the checkpoints, the best of which was chosen by its score on them
 
@@ -94,6 +93,7 @@ def train(
       MismatchError: The folder's run has different settings.
       NonFiniteError: The loss is NaN or infinite.
       KeyboardInterrupt: After Ctrl-C, when the checkpoint is written.
+      SystemExit: After SIGTERM, likewise, with the code 143.
     """
     options = options or TrainingOptions()
     kind = find_objective(objective)
@@ -101,11 +101,7 @@ def train(
     rest, held_out = hold_out(examples, options.held_out, options.seed, bool(classes))
     with tempfile.TemporaryDirectory(prefix="jaxwhiten-training-") as temporary:
         where = temporary if folder is None else folder
-        tuned = fine_tune(encoder, rest, kind, options, where, held_out=held_out, say=say)
-    if not tuned.finished:
-        resumed = "" if folder is None else f"; the same call with folder={str(folder)!r} resumes it"
-        raise JaxwhitenError(f"The training was stopped{resumed}.")
-    return tuned.encoder
+        return fine_tune(encoder, rest, kind, options, where, held_out=held_out, say=say).encoder
 
 
 def fine_tune(
@@ -154,67 +150,46 @@ def fine_tune(
     trained = _count(plan.params)
     size = _count(nnx.state(setup.model, nnx.Param))
     say(f"{trained:,} trained parameters, {100 * trained / size:.2f}% of the encoder's {size:,}")
-    batches = sentence_batches(
-        table,
-        plan.labels,
-        plan.vectors,
-        batch_size=options.batch_size,
-        buckets=options.buckets,
-        seed=options.seed,
-    )
+    sizes = {name: getattr(options, name) for name in ("batch_size", "buckets", "seed")}
+    batches = sentence_batches(table, plan.labels, plan.vectors, **sizes)
     options = options.resolved(batches.per_epoch)
     lengths = ", ".join(map(str, batches.shapes))
     per_epoch = counted(batches.per_epoch, "batches")
     say(f"{per_epoch} per epoch, padded to {lengths} tokens; {counted(options.steps, 'steps')}")
 
     scores = dict(scores or {})
-    watched = None if best is None else scores[best]
     evaluations = None
     if held_out is not None:
         evaluations = Evaluations(held_out, Path(folder))
         best = f"held-out {held_out.name}"
-        watched = evaluations.score
+        scores = {best: evaluations.score, **scores}
     # Rows, models and labels by their content, not their names.
-    if examples.label is None:
-        labels = ""
-    else:
-        labels = hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
+    labels = "" if examples.label is None else hashlib.sha256(examples.label.tobytes()).hexdigest()[:24]
     fingerprints = {"model": encoder.view.fingerprint, "teacher": plan.teacher, "labels": labels}
-    recipe = {
-        **(record or {}),
-        "objective": objective.name,
-        **options.record(),
-        "rows": table.key,
-        "fingerprints": fingerprints,
-    }
-    evaluate = None if watched is None else lambda params: {str(best): watched(plan.encoder(params))}
-    unit = ("sentences", table.sentences.shape[1])
-    evaluated = None if evaluations is None else evaluations.keep
+    of_rows = {"rows": table.key, "fingerprints": fingerprints}
+    recipe = {**(record or {}), "objective": objective.name, **options.record(), **of_rows}
     result = run_plan(
         folder,
         plan,
         batches,
         options,
         recipe,
-        unit=unit,
-        evaluate=evaluate,
-        evaluated=evaluated,
+        unit=("sentences", table.sentences.shape[1]),
+        evaluate=None if best is None else lambda params: {best: scores[best](plan.encoder(params))},
+        evaluated=None if evaluations is None else evaluations.keep,
         best=best,
         overwrite=overwrite,
     )
     tuned = plan.encoder(result.params)
     tuned = tuned.with_view(tuned.view.judged())
-    scores_of: dict[str, dict[str, float]] = {"before": {}, "after": {}}
+    scored = dict[str, dict[str, float]]()
     values = dict[str, np.ndarray]()
-    for when, one in (("before", encoder), ("after", tuned)) if result.finished else ():
-        if best is not None and held_out is not None:
-            values[when] = held_out.values(one)
-            scores_of[when][best] = held_out.score_of(values[when])
-        scores_of[when] |= {name: score(one) for name, score in scores.items()}
+    for when, one in (("before", encoder), ("after", tuned)):
+        scored[when] = {name: score(one) for name, score in scores.items()}
+        if evaluations is not None:
+            values[when] = evaluations.last
     checkpoints = evaluations.checkpoints() if evaluations is not None and is_writer() else []
-    return Tuned(
-        tuned, scores_of["before"], scores_of["after"], result.step, recipe, result.finished, values, checkpoints
-    )
+    return Tuned(tuned, scored["before"], scored["after"], result.step, recipe, values, checkpoints)
 
 
 def load_bare(model: str | Path, pooling: str = AUTO, max_length: int | None = None) -> Encoder:
@@ -252,23 +227,18 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
 
 def fit_options(encoder: Encoder) -> str:
     """The options of `jaxwhiten fit` that refit the whitening or the code of an encoder."""
-    code = encoder.view.head.code
-    whitening = encoder.view.head.whitening
-    if whitening is None and code is not None:
-        options = ""
-    else:
-        options = f" -k {encoder.view.uncoded.dimension}"
-    options += "" if code is None else f" --bytes {code.nbytes}"
-    usual: Json = {"beta": (WhiteningParameters.beta,), "shrinkage": (SHRINKAGE,)}
-    # without it, vectors may be coded unchanged
-    if code is None:
-        usual["gamma"] = (0.25, 1.0)
-    else:
-        usual["gamma"] = ()
-    for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
-        if (value := getattr(whitening, name)) not in usual[name]:
-            options += f" --{name} {value or 0}"
-    return options
+    code, whitening = encoder.view.code, encoder.view.head.whitening
+    options: Json = {}
+    if whitening is not None or code is None:
+        options["-k"] = encoder.view.uncoded.dimension
+    if code is not None:
+        options["--bytes"] = code.nbytes
+    # Without γ, vectors may be coded unchanged.
+    usual: Json = {"beta": (1.0,), "gamma": (0.25, 1.0) if code is None else (), "shrinkage": (SHRINKAGE,)}
+    for name, values in usual.items() if whitening is not None else ():
+        if (value := getattr(whitening, name)) not in values:
+            options[f"--{name}"] = value or 0
+    return "".join(f" {name} {value}" for name, value in options.items())
 
 
 def mined(pairs: Examples, options: TrainingOptions, say: Say) -> Examples:
@@ -276,10 +246,8 @@ def mined(pairs: Examples, options: TrainingOptions, say: Say) -> Examples:
     if len(pairs.columns) != 2:
         raise InputError(f"Negatives are mined for pairs; the rows have {len(pairs.columns)} sentences.")
     first, second = pairs.columns.values()
-    miner = Encoder.from_pretrained(options.miner)
-    count = options.negatives
-    depth = options.depth
-    owners, negatives = mine_negatives(miner, first, second, count=count, depth=depth, seed=options.seed)
+    how = {"count": options.negatives, "depth": options.depth, "seed": options.seed}
+    owners, negatives = mine_negatives(Encoder.from_pretrained(options.miner), first, second, **how)
     say(f"{len(negatives):,} negatives mined by {options.miner}")
     return with_negatives(pairs, owners, negatives)
 

@@ -19,18 +19,12 @@ from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.io import PathLike, atomic_path, write_text
-from jaxwhiten.metrics import reciprocal_ranks, spearman, spearman_parts
-from jaxwhiten.metrics.bootstrap import (
-    Interval,
-    by_unit,
-    chosen_intervals,
-    mean_resamples,
-    score_interval,
-    spearman_resamples,
-)
+from jaxwhiten.metrics import reciprocal_ranks, spearman
+from jaxwhiten.metrics.bootstrap import Interval
 from jaxwhiten.scoring import by_words, compared, encoded
-from jaxwhiten.scoring.result import Change
-from jaxwhiten.terminal import counted, note
+from jaxwhiten.scoring.measures import Change, of_pairs, of_queries
+from jaxwhiten.scoring.result import ends, shown
+from jaxwhiten.terminal import counted, note, table
 from jaxwhiten.types import Float, Int
 
 RESAMPLES = 10_000
@@ -120,25 +114,21 @@ class HeldOut:
         difference allows for this choice.
         """
         rows = np.stack([*values.values(), *checkpoints])
-        label = self.examples.label
-        units = self.units
         resamples = int(np.clip(_RESAMPLED // rows.size, _LEAST_RESAMPLES, RESAMPLES))
-        if label is None:
-            drawn = 100 * mean_resamples(rows, resamples, units=units)
-            parts = by_unit(rows, units)
+        if self.examples.label is None:
+            measured = of_queries({self.name: rows}, resamples, units=self.units)
         else:
-            drawn = spearman_resamples(rows, label, resamples, units=units)
-            parts = by_unit(np.stack([spearman_parts(row, label) for row in rows]), units)
-        count = parts.shape[1]
-        scores = list(map(self.score_of, rows[: len(values)]))
-        drawn_changes, changed_parts = drawn - drawn[0], parts - parts[0]
-        families = [[number] for number in range(len(values))]
-        if len(checkpoints):
-            families[1] += range(len(values), len(rows))
-        ends = [chosen_intervals(drawn_changes[family], count, changed_parts[family])[0] for family in families]
-        intervals = [score_interval(sample, count) for sample in drawn[: len(values)]]
-        changes = [Change(score - scores[0], interval) for score, interval in zip(scores, ends, strict=True)]
-        return dict(zip(values, map(Figure, scores, intervals, changes), strict=True))
+            measured = of_pairs(rows, self.examples.label, self.units, resamples)
+        families = [[number] for number in range(1, len(values))]
+        if checkpoints:
+            families[0] += range(len(values), len(rows))
+        changes = measured.changes(0, families)
+        [scores, *_] = measured.scores.values()
+        figures = {}
+        for number, name in enumerate(values):
+            [interval] = measured.intervals(number).values()
+            figures[name] = Figure(float(scores[number]), interval, changes[number])
+        return figures
 
     def score_of(self, values: Float[np.ndarray, " n"]) -> float:
         """The score × 100 from the result of `values`."""
@@ -161,12 +151,12 @@ class Evaluations:
     def __init__(self, held_out: HeldOut, folder: Path):
         self._held_out = held_out
         self._folder = folder / "held_out"
-        self._last: np.ndarray = np.zeros(0)
+        self.last: np.ndarray = np.zeros(0)  # the values of the latest score
 
     def score(self, encoder: Encoder) -> float:
         """The score × 100."""
-        self._last = self._held_out.values(encoder)
-        return self._held_out.score_of(self._last)
+        self.last = self._held_out.values(encoder)
+        return self._held_out.score_of(self.last)
 
     def keep(self, step: int) -> None:
         """Keeps the values of the latest score as those of a step; those of later steps, of a killed run, are removed.
@@ -179,7 +169,7 @@ class Evaluations:
                 path.unlink()
         if step:
             with atomic_path(self._folder / f"{step}.npy") as temporary, temporary.open("wb") as file:
-                np.save(file, self._last)
+                np.save(file, self.last)
 
     def checkpoints(self) -> list[Float[np.ndarray, " n"]]:
         """The values of all steps, or of many at even distances.
@@ -258,22 +248,11 @@ def beside(examples: Examples, held_out: HeldOut) -> Examples:
 
 def held_out_table(figures: Mapping[str, Figure], held_out: HeldOut) -> str:
     """The scores of held-out rows before and after a training, with their intervals, as a table for a terminal."""
-    rows = len(held_out.examples)
-    units = int(held_out.units.max()) + 1
-    if units < len(held_out.units):
-        groups = f" in {units:,} groups without a common sentence"
-    else:
-        groups = ""
-    lines = [f"{rows:,} held-out rows{groups}; {held_out.name} × 100", ""]
-    lines.append(f"{'':8}{held_out.name:>10}{'95% CI':>16}{'vs. before':>27}")
-    for name, figure in figures.items():
-        if math.isnan(figure.value):
-            lines.append(f"{name:8}{'undefined':>10}, all similarities are equal")
-            continue
-        gain = "" if name == "before" else str(figure.change)
-        ends = "" if math.isnan(figure.interval.low) else "{:.2f}–{:.2f}".format(*figure.interval)
-        lines.append(f"{name:8}{figure.value:10.2f}{ends:>16}{gain:>27}".rstrip())
-    return "\n".join(lines)
+    count = int(held_out.units.max()) + 1
+    groups = f" in {count:,} groups without a common sentence" if count < len(held_out.units) else ""
+    cells = [["", held_out.name, "95% CI", "vs. before"]]
+    cells += [[name, shown(value), ends(interval), str(change)] for name, (value, interval, change) in figures.items()]
+    return "\n".join([f"{len(held_out.examples):,} held-out rows{groups}; {held_out.name} × 100", "", *table(cells)])
 
 
 def verdict(figures: Mapping[str, Figure], measure: str, checkpoints: int = 1) -> str:

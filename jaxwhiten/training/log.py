@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import time
@@ -127,30 +128,24 @@ def plot_run(folder: io.PathLike) -> Path | None:
     """Plots the scores of a run above its loss with a running mean, as a PNG in its folder; None for single points."""
     rows = read_metrics(folder)
     names = dict.fromkeys(name for row in rows if "loss" not in row for name in row if name != "step")
-    curves = {
-        name: np.array([(row["step"], row[name]) for row in rows if row.get(name) is not None])
-        for name in ("loss", *names)
-    }
-    panels: dict[str, list[str]] = {}
-    for name in (name for name, points in curves.items() if len(points) > 1):
-        panels.setdefault("loss" if name.endswith("loss") else "score", []).append(name)
+    panels: dict[str, dict[str, np.ndarray]] = {}
+    for name in ("loss", *names):
+        points = np.array([(row["step"], row[name]) for row in rows if row.get(name) is not None])
+        if len(points) > 1:
+            panels.setdefault("loss" if name.endswith("loss") else "score", {})[name] = points
     if not panels:
         return None
     new_figure = optional("matplotlib.figure", *_PLOTTING, "matplotlib").Figure
     figure = new_figure(figsize=(8, 1.2 + 2.6 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
-    for axis, (kind, names_of_kind) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
-        for name in names_of_kind:
-            points = curves[name]
-            window = len(curves[name]) // 20 if name == "loss" else 0
-            [line] = axis.plot(*points.T, color=f"C{list(curves).index(name)}", label=name)
-            if name == "loss":
-                line.set(lw=0.8, alpha=0.4)
-            else:
-                line.set(marker="o", ms=4)
-            if window > 2:
+    colors = map("C{}".format, itertools.count())
+    for axis, kind in zip(axes, sorted(panels, reverse=True), strict=True):
+        for (name, points), color in zip(panels[kind].items(), colors, strict=False):
+            style: Fields = {"lw": 0.8, "alpha": 0.4} if name == "loss" else {"marker": "o", "ms": 4}
+            axis.plot(*points.T, color=color, label=name, **style)
+            if name == "loss" and (window := len(points) // 20) > 2:
                 smooth = np.convolve(points[:, 1], np.full(window, 1 / window), mode="valid")
-                axis.plot(points[window - 1 :, 0], smooth, color="C0", lw=1.6, label=f"mean of {window} steps")
+                axis.plot(points[window - 1 :, 0], smooth, color=color, lw=1.6, label=f"mean of {window} steps")
         axis.set_ylabel(kind)
         axis.grid(color="#e3e3e3", lw=0.6)
         axis.spines[["top", "right"]].set_visible(False)

@@ -20,6 +20,7 @@ from jaxwhiten.io.locks import locked
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
 from jaxwhiten.runtime.hardware import keep_compiled
+from jaxwhiten.terminal import interrupts
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
@@ -41,7 +42,6 @@ class Trained(NamedTuple):
 
     params: Params
     step: int
-    finished: bool  # False if SIGTERM asked the run to stop; the same call resumes it
 
 
 def run_plan(
@@ -80,6 +80,7 @@ def run_plan(
       FormatError: The latest checkpoint is damaged.
       NonFiniteError: The loss or the norm of the gradient is NaN or infinite; the checkpoints are from earlier steps.
       KeyboardInterrupt: After Ctrl-C, when the checkpoint is written; the same call resumes the run.
+      SystemExit: After SIGTERM, likewise, with the code 143.
     """
     check_same("the recipe of the run", dict(recipe))
     keep_compiled()
@@ -145,7 +146,7 @@ def run_plan(
                         checkpoints.save(state, batches.position(), scores)
                 checkpoints.wait()
             if number < steps:
-                log.note(f"stopped at step {number} of {steps}; rerun to resume")
+                log.note(f"stopped at step {number} of {steps}, whose checkpoint is saved; rerun to resume")
             elif checkpoints.best != number:
                 state, _ = checkpoints.restore(state, checkpoints.best)
         except BaseException:
@@ -159,7 +160,9 @@ def run_plan(
             plot_run(folder)
         if signal.SIGINT in stopped:
             raise KeyboardInterrupt
-        return Trained(jax.device_get(state.params), int(state.step), number >= steps)
+        if number < steps:
+            raise SystemExit(interrupts.STOPPED)
+        return Trained(jax.device_get(state.params), int(state.step))
 
 
 def _due(number: int, every: int) -> bool:
@@ -173,10 +176,7 @@ def _is_finite(row: tuple[int, Fields]) -> bool:
 def _not_finite(row: tuple[int, Fields], checkpoints: Checkpoints) -> NonFiniteError:
     (number, metrics), last = row, checkpoints.latest
     place = checkpoints.folder / "checkpoints" / str(last)
-    if last is None:
-        remedy = "No checkpoint was written."
-    else:
-        remedy = f"The last good checkpoint is {place}."
+    remedy = "No checkpoint was written." if last is None else f"The last good checkpoint is {place}."
     return NonFiniteError(
         f"The loss is {metrics['loss']:g} and the norm of its gradient {metrics['grad_norm']:g} at step {number}, with"
         f" a learning rate of {metrics['learning_rate']:g}. {remedy} Use a lower learning rate and a new output folder,"

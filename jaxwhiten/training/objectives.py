@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -61,7 +60,7 @@ def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
 
 def encode_columns(
-    encoder: Encoder, columns: Sequence[Sequence[str]], prompts: Sequence[str | None] = (None,)
+    encoder: Encoder, columns: Sequence[Sequence[str]], prompts: Sequence[str | None] = ()
 ) -> Float[np.ndarray, "n columns e"]:
     """The vectors of every row's sentences: computed once, and found again by a resumed run.
 
@@ -69,12 +68,9 @@ def encode_columns(
     (1, 2, 256)
     """
     store = EmbeddingStore()
-    view = encoder.view.uncoded
-    if len({*prompts}) > 1:
-        pairs = zip(columns, prompts, strict=True)
-        return np.stack([store.encode(view, list(column), prompt=prompt) for column, prompt in pairs], axis=1)
-    encoded = store.encode(view, list(itertools.chain(*columns)), prompt=prompts[0])
-    return encoded.reshape(len(columns), -1, encoded.shape[-1]).swapaxes(0, 1)
+    pairs = zip(columns, prompts or [None] * len(columns), strict=True)
+    vectors = [store.encode(encoder.view.uncoded, list(column), prompt=prompt) for column, prompt in pairs]
+    return np.stack(vectors, axis=1)
 
 
 def student_map(

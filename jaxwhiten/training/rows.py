@@ -97,7 +97,7 @@ def read_rows(
     for name in [] if columns else names:
         if len(table[name]) and all(map(_is_label, table[name])):
             raise _no_sentences(where, name)
-    if objective.label == "score" and score_range and not _is_range(*score_range):
+    if objective.label == "score" and score_range and not 0 < max(score_range) - min(score_range) <= FLOAT32:
         raise InputError(f"score_range={score_range}: expected two different numbers within float32's range.")
     of = classes if objective.label == "class" else ()
     examples = examples_of(table, names, label, of, score_range, skip_bad_rows, ABSENT if known else ())
@@ -136,10 +136,6 @@ def _kind(objective: Objective, label: str | None) -> Kind:
         nouns = ("anchors", "positives", "negatives")[: 2 if most == 2 else 3]
         remedy += f", in the order {', '.join(nouns)}"
     return Kind(nouns, remedy, least, most, what or "")
-
-
-def _is_range(low: int | float, high: int | float) -> bool:
-    return low != high and abs(low) <= FLOAT32 and abs(high) <= FLOAT32
 
 
 def _is_label(value: object) -> bool:

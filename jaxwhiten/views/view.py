@@ -156,7 +156,7 @@ class View:
             code=None if code is None else f"{code.name}-{code.nbytes}-{self.fingerprint[:8]}",
         )
 
-    @property
+    @functools.cached_property
     def tuned(self) -> bool:
         """Whether the model is fine-tuned for similarity: as specified or recorded, or by its vectors.
 

@@ -87,7 +87,7 @@ def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(number)
-        process.wait(200)
+        assert process.wait(200) == (143 if number == signal.SIGTERM else -number)
         assert not (tmp_path / "run").exists()
     assert start(tmp_path / "run").wait(200) == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]

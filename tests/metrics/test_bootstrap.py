@@ -17,6 +17,11 @@ def pairs():
     return similarity, gold
 
 
+def drawn(similarity, gold, *how, **options):
+    """Spearman's correlations in resamples of single pairs."""
+    return bootstrap.resamples(bootstrap.correlations(similarity, gold), np.arange(len(gold)), *how, **options)
+
+
 def expand(counts, values):
     return np.repeat(values, counts.astype(int))
 
@@ -45,50 +50,41 @@ def test_every_group_is_drawn_from_on_its_own():
 
 def test_settings_share_their_resamples(pairs):
     similarity, gold = pairs
-    together = bootstrap.spearman_resamples(similarity, gold, 300, seed=4)
-    assert together.shape == (3, 300)
-    for m in range(3):
-        np.testing.assert_array_equal(
-            bootstrap.spearman_resamples(similarity[m : m + 1], gold, 300, seed=4)[0], together[m]
-        )
-    assert not np.allclose(bootstrap.spearman_resamples(similarity, gold, 300, seed=5), together)
+    together = drawn(similarity, gold, 300, seed=4)
+    np.testing.assert_array_equal([drawn(row[None], gold, 300, seed=4)[0] for row in similarity], together)
+    assert not np.allclose(drawn(similarity, gold, 300, seed=5), together)
 
 
 def test_many_blocks_are_all_different_draws(pairs, monkeypatch):
     similarity, gold = pairs
     monkeypatch.setattr(bootstrap, "_BLOCK_ELEMENTS", 90 * 16)
-    samples = bootstrap.spearman_resamples(similarity, gold, 50)
+    samples = drawn(similarity, gold, 50)
     assert samples.shape == (3, 50)
     assert len(np.unique(samples[1])) > 45
 
 
 def test_constant_similarity_gives_nan_intervals(pairs):
-    drawn = bootstrap.spearman_resamples(np.ones((1, 90)), pairs[1], n_resamples=20)
-    assert np.isnan(bootstrap.percentile_interval(drawn[0])).all()
+    assert np.isnan(bootstrap.percentile_interval(drawn(np.ones((1, 90)), pairs[1], 20)[0])).all()
 
 
 def test_means_of_resamples_have_the_standard_error_of_a_mean():
     values = np.random.default_rng(7).normal(size=(2, 400))
-    drawn = bootstrap.mean_resamples(values, 4000)
-    np.testing.assert_allclose(drawn.mean(axis=1), values.mean(axis=1), atol=0.005)
-    np.testing.assert_allclose(drawn.std(axis=1), values.std(axis=1) / 20, rtol=0.05)
+    found = bootstrap.resamples(bootstrap.means(values), np.arange(400), 4000)
+    np.testing.assert_allclose(found.mean(axis=1), values.mean(axis=1), atol=0.005)
+    np.testing.assert_allclose(found.std(axis=1), values.std(axis=1) / 20, rtol=0.05)
 
 
 def test_items_of_a_unit_are_drawn_together(pairs):
     """Rows that are there twice, as one unit, say no more than once."""
     similarity, gold = pairs
     units = np.repeat(np.arange(90), 2)
+    more = similarity.repeat(2, axis=1)
     for once, twice in (
-        (
-            bootstrap.spearman_resamples(similarity, gold, 40),
-            bootstrap.spearman_resamples(similarity.repeat(2, axis=1), gold.repeat(2), 40, units=units),
-        ),
-        (
-            bootstrap.mean_resamples(similarity, 40),
-            bootstrap.mean_resamples(similarity.repeat(2, axis=1), 40, units=units),
-        ),
+        (bootstrap.correlations(similarity, gold), bootstrap.correlations(more, gold.repeat(2))),
+        (bootstrap.means(similarity), bootstrap.means(more)),
     ):
-        np.testing.assert_allclose(once, twice, atol=1e-4)
+        alone = bootstrap.resamples(once, np.arange(90), 40)
+        np.testing.assert_allclose(alone, bootstrap.resamples(twice, units, 40), atol=1e-4)
 
 
 def test_intervals_of_several_hold_at_once():
@@ -132,10 +128,10 @@ def test_few_parts_of_one_sign_are_no_difference():
     """All of them up by chance in one of 16 cases; of 40 never."""
     for n, differs in ((5, False), (40, True)):
         parts = np.append(np.ones(n), np.zeros(300 - n))
-        drawn = bootstrap.mean_resamples(parts[None], 1000)
-        assert bootstrap.chosen_intervals(drawn, 300)[0].low > 0
-        assert (bootstrap.chosen_intervals(drawn, 300, parts[None])[0].low > 0) == differs
-        assert (bootstrap.chosen_intervals(-drawn, 300, -parts[None])[0].high < 0) == differs
+        found = bootstrap.resamples(bootstrap.means(parts[None]), np.arange(300), 1000)
+        assert bootstrap.chosen_intervals(found, 300)[0].low > 0
+        assert (bootstrap.chosen_intervals(found, 300, parts[None])[0].low > 0) == differs
+        assert (bootstrap.chosen_intervals(-found, 300, -parts[None])[0].high < 0) == differs
 
 
 @pytest.mark.parametrize("value", [-100.0, 0.0, 50.0, 100.0])
@@ -156,6 +152,6 @@ def test_coverage_of_the_interval():
     for trial in range(200):
         x, z = rng.normal(size=(2, 150))
         y = rho * x + np.sqrt(1 - rho**2) * z
-        low, high = bootstrap.percentile_interval(bootstrap.spearman_resamples(x[None], y, 400, seed=trial)[0])
+        low, high = bootstrap.percentile_interval(drawn(x[None], y, 400, seed=trial)[0])
         inside += low <= truth <= high
     assert 178 <= inside <= 199

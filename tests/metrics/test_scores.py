@@ -14,23 +14,16 @@ from jaxwhiten import metrics
 few_values = st.lists(st.integers(-3, 3), min_size=2, max_size=30)
 
 
-def plain_spearman(x, y):
-    """Ranks by counting, correlation from its definition."""
-    rx = np.array([sum(b < a for b in x) + (sum(b == a for b in x) + 1) / 2 for a in x])
-    ry = np.array([sum(b < a for b in y) + (sum(b == a for b in y) + 1) / 2 for a in y])
-    return np.corrcoef(rx, ry)[0, 1]
-
-
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_spearman_with_ties(data):
     x = data.draw(few_values)
     y = data.draw(st.lists(st.integers(-3, 3), min_size=len(x), max_size=len(x)))
-    found = metrics.spearman(np.array(x, dtype=np.float64), np.array(y))
+    found = metrics.spearman(np.array(x, dtype=np.float32), np.array(y))
     if len(set(x)) == 1 or len(set(y)) == 1:
         assert math.isnan(found)
     else:
-        assert found == pytest.approx(plain_spearman(x, y), abs=1e-12)
+        assert found == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
 
 
 def test_spearman_undefined_is_nan_without_a_warning():
@@ -47,16 +40,10 @@ def test_cosine_pairs():
     a, b = rng.normal(size=(2, 50, 7)).astype(np.float32)
     a[3] = 0
     b[4] = 0
+    lengths = np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-9)
     found = metrics.cosine_pairs(a, b)
-    expected = np.array(
-        [
-            0.0 if not x.any() or not y.any() else x @ y / np.linalg.norm(x) / np.linalg.norm(y)
-            for x, y in zip(a.astype(np.float64), b.astype(np.float64), strict=True)
-        ]
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert found[3] == 0
-    assert found[4] == 0
+    np.testing.assert_allclose(found, (a * b).sum(axis=1) / lengths, atol=1e-5)
+    assert found[3] == found[4] == 0
 
 
 def plain_retrieval(ranked, gold, k):
@@ -87,23 +74,20 @@ def test_retrieval_measures(k):
         assert metrics.reciprocal_ranks(ranked, form, k).mean() == pytest.approx(mrr)
         assert metrics.recalls(ranked, form, k).mean() == pytest.approx(recall)
         assert metrics.discounted_gains(ranked, form, k).mean() == pytest.approx(ndcg)
-    ranks = metrics.reciprocal_ranks(ranked, gold, k)
-    assert len(ranks) == sum(len(g) > 0 for g in gold)
-    assert ranks.mean() == pytest.approx(mrr)
+    assert len(metrics.reciprocal_ranks(ranked, gold, k)) == sum(len(g) > 0 for g in gold)
 
 
 def test_grades_are_the_gains_of_ndcg():
     """By hand: gains 0, 3, 1 in the places of 3, 2, 1 and the missing 2; log2(2), log2(3) and log2(4) divide them."""
     gold = metrics.Gold(np.array([0, 3, 4]), np.array([1, 2, 9, 5]), np.array([3, 1, 2, 2]))
-    found = metrics.discounted_gains(np.array([[3, 1, 2], [5, -1, -1]]), gold)
+    ids = np.array([[3, 1, 2], [5, -1, -1]])
+    found = metrics.discounted_gains(ids, gold)
     wanted = (3 / math.log2(3) + 1 / 2) / (3 + 2 / math.log2(3) + 1 / 2)
     assert found.tolist() == pytest.approx([wanted, 1])
-    assert found[0] == pytest.approx(0.50249, abs=1e-5)
-    assert metrics.discounted_gains(np.array([[3, 1, 2], [5, -1, -1]]), gold, 2)[0] == pytest.approx(
-        3 / math.log2(3) / (3 + 2 / math.log2(3))
-    )
-    assert metrics.recalls(np.array([[3, 1, 2], [5, -1, -1]]), gold, 2).tolist() == pytest.approx([1 / 3, 1])
-    assert metrics.reciprocal_ranks(np.array([[3, 1, 2], [5, -1, -1]]), gold).tolist() == [1 / 2, 1]
+    of_two = 3 / math.log2(3) / (3 + 2 / math.log2(3))
+    assert metrics.discounted_gains(ids, gold, 2)[0] == pytest.approx(of_two)
+    assert metrics.recalls(ids, gold, 2).tolist() == pytest.approx([1 / 3, 1])
+    assert metrics.reciprocal_ranks(ids, gold).tolist() == [1 / 2, 1]
 
 
 def test_queries_without_gold_do_not_count():
@@ -115,13 +99,6 @@ def test_queries_without_gold_do_not_count():
 
 def test_minus_one_never_counts_as_found():
     assert metrics.reciprocal_ranks(np.array([[-1, -1, 5]]), [[-1, 5]], 10).mean() == pytest.approx(1 / 3)
-
-
-def test_spearman_equals_scipy_on_float32():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=2000).astype(np.float32)
-    y = np.round(x + rng.normal(size=2000), 1)
-    assert metrics.spearman(x, y) == pytest.approx(spearmanr(x.astype(np.float64), y).statistic, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["spearman", "precision"])

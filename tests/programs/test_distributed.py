@@ -71,13 +71,15 @@ def program(name, config, **settings):
     return command + [f"--config.{key}={value}" for key, value in settings.items()]
 
 
-def finish(processes):
-    """What the processes printed; all have to end well."""
+def finish(processes, code=0):
+    """What the processes printed; all have to end with this code."""
     outputs = []
     for process in processes:
         out, err = process.communicate(timeout=PATIENCE)
         outputs.append((process.returncode, out, err))
-    assert [code for code, _, _ in outputs] == [0] * len(processes), "\n".join(err[-3000:] for _, _, err in outputs)
+    assert [found for found, _, _ in outputs] == [code] * len(processes), "\n".join(
+        err[-3000:] for _, _, err in outputs
+    )
     return outputs
 
 
@@ -168,7 +170,7 @@ def test_training_on_two_processes_and_then_on_three_is_that_of_one(sbert_settin
     processes = start(2, command, cache)
     wait_for(lambda: len(steps_of(out)) >= 5, processes)
     processes[1].send_signal(signal.SIGTERM)
-    outputs = finish(processes)
+    outputs = finish(processes, 143)
     stopped = len(steps_of(out))
     assert 5 <= stopped < SBERT["steps"]
     assert f"stopped at step {stopped} of {SBERT['steps']}" in outputs[0][2]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, evaluate, load_sts
-from jaxwhiten.codes import Int8, SpectrumCode, UBinary
+from jaxwhiten.codes import Int8, UBinary
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics.bootstrap import mean_resamples, percentile_interval
+from jaxwhiten.metrics.bootstrap import means, percentile_interval, resamples
 from jaxwhiten.scoring import Unjudged, evaluation
 from jaxwhiten.scoring.result import ERROR, SHARE
 
@@ -56,7 +56,7 @@ def test_equal_to_the_shares_of_vectors_and_codes(encoder, sides, whitened, monk
         assert row.bytes == code.nbytes
         assert row.scores[SHARE] == pytest.approx(100 * share.mean(), abs=1e-6)
         assert row.scores[ERROR] == pytest.approx(100 * errors.mean(), abs=1e-3)
-        drawn = mean_resamples(100 * share[None])[0]
+        drawn = resamples(means(100 * share), np.arange(len(share)))
         assert row.intervals[SHARE] == pytest.approx(percentile_interval(drawn, len(queries)), abs=1e-3)
     assert result.rows[0].scores == pytest.approx({SHARE: 100, ERROR: 0}, abs=1e-3)
     assert result.counts == {"documents": len(documents), "queries": len(queries)}
@@ -106,16 +106,3 @@ def test_fewer_than_ten_documents(encoder):
     result = evaluate(encoder, ["a dog", "rain", "snow in May"], queries=["a cat"], resamples=10)
     assert [row.scores[SHARE] for row in result.rows] == [100, 100, 100]
     assert result.verdict == "Too few to judge differences: 1 query; at least 6 are needed."
-
-
-@pytest.mark.parametrize("form", [Int8, UBinary, SpectrumCode])
-def test_a_code_that_loses_more_finds_less(encoder, sides, form):
-    """The control: codes of noise find what chance finds."""
-    documents, queries = sides
-    x = encoder.encode(documents)
-    noise = np.random.default_rng(0).normal(size=x.shape).astype(np.float32)
-    code = (form() if form is not SpectrumCode else form(bytes=48)).fit(noise)
-    scores = code.scores(encoder.encode(queries), code.encode(noise))
-    exact = unit(encoder.encode(queries)) @ unit(x).T
-    share = np.mean([len({*a} & {*b}) / 10 for a, b in zip(first_ten(scores), first_ten(exact), strict=True)])
-    assert share < 0.1

@@ -15,7 +15,8 @@ from jaxwhiten import Space
 from jaxwhiten.datasets import Examples
 from jaxwhiten.metrics import bootstrap
 from jaxwhiten.scoring import Evaluation
-from jaxwhiten.scoring.evaluation import _correlations, _rows
+from jaxwhiten.scoring.evaluation import Form, _measured_pairs, _rows
+from jaxwhiten.scoring.measures import of_queries
 from jaxwhiten.training import HeldOut, held_out
 from jaxwhiten.training.held_out import verdict
 
@@ -79,9 +80,13 @@ def held(n, gold):
 def scored(forms, gold, versus=None):
     """The verdict of `evaluate` on similarities of forms."""
     resamples = RESAMPLES if versus is None else RESAMPLES // 2  # one interval needs fewer than several
-    measured = _correlations(forms, gold, np.arange(len(gold)), resamples, 0)
-    rows = _rows(forms, *measured, 0, versus)
-    return Evaluation("", {"pairs": len(gold)}, rows, 0, "", "cosine", SPACE, RESAMPLES, 0, versus).verdict
+    return judged(forms, _measured_pairs(forms, gold, np.arange(len(gold)), resamples, 0), "pairs", versus)
+
+
+def judged(forms, measured, what, versus):
+    rows = _rows(forms, measured, 0, versus)
+    counts = {what: len(forms[0].found)}
+    return Evaluation("", counts, rows, 0, "", "cosine", SPACE, RESAMPLES, 0, versus).verdict
 
 
 def gains(number, n, alike, gain):
@@ -89,7 +94,7 @@ def gains(number, n, alike, gain):
     rng = np.random.default_rng(number)
     gold = rng.normal(size=n)
     found = similarities(rng, gold, 6, alike, gain)
-    forms = [(name, 8, 32, row) for name, row in zip(["raw", *["whitened"] * 5], found, strict=True)]
+    forms = [Form(name, 8, 32, row) for name, row in zip(["raw", *["whitened"] * 5], found, strict=True)]
     return "gains" in scored(forms, gold)
 
 
@@ -99,7 +104,11 @@ def beats(number, n, positive, gain):
     labels = (rng.random(n) < positive).astype(float)
     labels[:2] = 0, 1
     found = similarities(rng, labels, 2, 0.0, gain)
-    return "Other beats" in scored([("raw", 8, 32, found[0]), ("other", 8, 32, found[1])], labels, versus=1)
+    return "Other beats" in scored(two(found), labels, versus=1)
+
+
+def two(found):
+    return [Form(name, 8, 32, row) for name, row in zip(("raw", "other"), found, strict=True)]
 
 
 def differs(number, n, share, kind):
@@ -110,19 +119,15 @@ def differs(number, n, share, kind):
 
     def drawn():
         if kind == "hits":
-            return 100.0 * (rng.random(n) < 0.8)
+            return 1.0 * (rng.random(n) < 0.8)
         return gold + 0.7 * rng.normal(size=n)
 
     shared = drawn()
     found = np.stack([np.where(rng.random(n) < share, drawn(), shared) for _ in range(2)])
-    forms = [("raw", 8, 32, found[0]), ("other", 8, 32, found[1])]
     if kind != "hits":
-        return "do not differ" not in scored(forms, gold, versus=1)
-    measured = [{"ndcg_at_10": row.mean()} for row in found]
-    resamples = [{"ndcg_at_10": row} for row in bootstrap.mean_resamples(found, RESAMPLES // 2)]
-    rows = _rows(forms, measured, resamples, n, found, 0, 1)
-    counts = {"documents": n, "queries": n}
-    return "do not differ" not in Evaluation("", counts, rows, 0, "", "cosine", SPACE, RESAMPLES, 0, 1).verdict
+        return "do not differ" not in scored(two(found), gold, versus=1)
+    measured = of_queries({"ndcg_at_10": found}, RESAMPLES // 2)
+    return "do not differ" not in judged(two(found), measured, "queries", 1)
 
 
 SPARSE = [("hits", 300, 0.02), ("hits", 300, 0.05), ("hits", 50, 0.1), ("spearman", 50, 0.2), ("precision", 50, 0.2)]

@@ -95,7 +95,12 @@ def test_processes_share_every_batch():
 
 @pytest.mark.parametrize(
     ("rows", "how", "words"),
-    [(5, {}, "one batch"), (50, {"process": (0, 3)}, "3 processes"), (50, {"buckets": 0}, "0 buckets")],
+    [
+        (5, {}, "at most 5, or use more rows"),
+        (1, {}, "of 8: use more rows"),
+        (50, {"process": (0, 3)}, "3 processes"),
+        (50, {"buckets": 0}, "0 buckets"),
+    ],
 )
 def test_mistakes_are_named(rows, how, words):
     with pytest.raises(InputError, match=words):

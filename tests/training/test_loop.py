@@ -56,7 +56,6 @@ class Stopping:
 def test_files_and_scores(tmp_path):
     handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     trained = run(tmp_path)
-    assert trained.finished
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == handlers
     losses = steps_of(tmp_path)
     assert list(losses) == list(range(1, STEPS + 1))
@@ -68,6 +67,9 @@ def test_files_and_scores(tmp_path):
     assert toy.evaluate(trained.params)["toy dev"] == pytest.approx(scores[best], abs=1e-4)
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert list((tmp_path / "tensorboard").iterdir())
+    lines = (tmp_path / "metrics.jsonl").read_text()
+    assert run(tmp_path, loss_fn=lambda *_: pytest.fail("trained again")).step == best
+    assert (tmp_path / "metrics.jsonl").read_text() == lines
 
 
 def test_another_training_in_the_folder(tmp_path):
@@ -84,7 +86,6 @@ def test_the_best_parameters_come_back_though_later_ones_are_worse(tmp_path):
         return {"toy dev": next(scores)}
 
     trained = run(tmp_path, evaluate=evaluate)
-    assert trained.finished
     assert trained.step == 16
     for kept, best, last in zip(*map(jax.tree.leaves, (trained.params, seen[2], seen[3])), strict=True):
         np.testing.assert_array_equal(kept, best)
@@ -92,26 +93,25 @@ def test_the_best_parameters_come_back_though_later_ones_are_worse(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_and_resumed_is_bit_equal(tmp_path, number):
+@pytest.mark.parametrize(("number", "end"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
+def test_stopped_and_resumed_is_bit_equal(tmp_path, capsys, number, end):
     whole, parts = run(tmp_path / "whole"), tmp_path / "parts"
-    if number == signal.SIGINT:
-        with pytest.raises(KeyboardInterrupt):
-            run(parts, evaluate=Stopping(number))
-    else:
-        assert not run(parts, evaluate=Stopping(number)).finished
+    with pytest.raises(end) as stopped:
+        run(parts, evaluate=Stopping(number))
+    assert getattr(stopped.value, "code", 143) == 143
+    assert "checkpoint is saved; rerun to resume" in capsys.readouterr().err
     step = max(int(path.name) for path in (parts / "checkpoints").iterdir())
     assert 8 <= step < STEPS
     assert len(steps_of(parts)) == step
     resumed = run(tmp_path / "parts")
-    assert resumed.finished
     assert steps_of(tmp_path / "parts") == steps_of(tmp_path / "whole")
     for a, b in zip(jax.tree.leaves(resumed.params), jax.tree.leaves(whole.params), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_lines_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path):
-    run(tmp_path, evaluate=Stopping(signal.SIGTERM))
+    with pytest.raises(SystemExit):
+        run(tmp_path, evaluate=Stopping(signal.SIGTERM))
     made = len(steps_of(tmp_path))
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": made + 1, "loss": 123.0}) + "\n" + '{"step": 9, "lo')
@@ -119,14 +119,6 @@ def test_lines_written_after_the_checkpoint_are_dropped_on_resuming(tmp_path):
     losses = [row["step"] for row in read_metrics(tmp_path) if "loss" in row]
     assert losses == list(range(1, STEPS + 1))
     assert steps_of(tmp_path)[made + 1] != 123.0
-
-
-def test_a_finished_run_is_not_run_again(tmp_path):
-    first = run(tmp_path)
-    lines = (tmp_path / "metrics.jsonl").read_text()
-    again = run(tmp_path, loss_fn=lambda *_: pytest.fail("trained again"))
-    assert again.step == first.step
-    assert (tmp_path / "metrics.jsonl").read_text() == lines
 
 
 def test_saving_without_evaluating(tmp_path):

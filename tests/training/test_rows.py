@@ -13,14 +13,10 @@ NAMES = ("one", "two", "score")
 COLUMNS = dict(zip(NAMES, map(list, zip(*ROWS, strict=True)), strict=True))
 
 
-def containers(folder):
-    (folder / "rows.tsv").write_text("\n".join("\t".join(map(str, row)) for row in [NAMES, *ROWS]))
-    (folder / "rows.jsonl").write_text("\n".join(json.dumps(dict(zip(NAMES, row, strict=True))) for row in ROWS))
-    return [folder / "rows.tsv", str(folder / "rows.jsonl"), ROWS, iter(ROWS), COLUMNS]
-
-
 def test_every_container_gives_the_same_examples(tmp_path):
-    for rows in containers(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps(dict(zip(NAMES, row, strict=True))) for row in ROWS))
+    for rows in (path, ROWS, iter(ROWS), COLUMNS):
         found = read_rows(rows, OBJECTIVES["cosent"])
         assert list(found.columns.values()) == [COLUMNS["one"], COLUMNS["two"]]
         np.testing.assert_array_equal(found.label, np.array([0.0, 0.5, 1.0], np.float32))

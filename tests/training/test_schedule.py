@@ -40,18 +40,18 @@ def test_mistakes_are_named(arguments):
 
 @pytest.mark.parametrize("clip_norm", [0.0, 0.5])
 def test_the_optimizer_is_optax_adamw_of_clipped_gradients_whose_decay_spares_biases(clip_norm):
-    rng, rate, decay = np.random.default_rng(0), 1e-2, 0.1
-    params = {"kernel": jnp.asarray(rng.normal(size=(4, 3))), "bias": jnp.asarray(rng.normal(size=3))}
-    constant = {"warmup": 0.0, "decay": "constant", "weight_decay": decay, "clip_norm": clip_norm}
-    ours = optax.chain(transformation(make(8, **constant)), optax.scale(rate))  # it is of a rate of 1
-    theirs = optax.adamw(rate, weight_decay=decay, mask={"kernel": True, "bias": False})
+    rng = np.random.default_rng(0)
+    params, *gradients = (
+        {"kernel": jnp.asarray(rng.normal(size=(4, 3)) * step), "bias": jnp.asarray(rng.normal(size=3) * step)}
+        for step in (1, 1, 2, 4)
+    )
+    theirs = optax.adamw(1.0, weight_decay=0.1, mask={"kernel": True, "bias": False})
     if clip_norm:
         theirs = optax.chain(optax.clip_by_global_norm(clip_norm), theirs)
-    states = [optimizer.init(params) for optimizer in (ours, theirs)]
-    for step in range(1, 9):
-        gradients = {name: jnp.asarray(rng.normal(size=value.shape) * step) for name, value in params.items()}
-        found, states[0] = ours.update(gradients, states[0], params)
-        expected, states[1] = theirs.update(gradients, states[1], params)
+    optimizers = transformation(make(8, weight_decay=0.1, clip_norm=clip_norm)), theirs
+    states = [optimizer.init(params) for optimizer in optimizers]
+    for of_step in gradients:
+        pairs = zip(optimizers, states, strict=True)
+        (found, expected), states = zip(*(one.update(of_step, state, params) for one, state in pairs), strict=True)
         for name in params:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
-        params = optax.apply_updates(params, found)
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-5)

@@ -173,12 +173,6 @@ def test_simcse_passes_differ_by_dropout(shallow_model, still_model):
     assert still.value() == still.value(seed=1)
 
 
-def test_prefixes_of_the_vectors_have_losses_of_their_own(still_model):
-    whole, twice = (Setup(still_model, "mnr", **how).value() for how in ({}, {"dims": (32,), "weights": (2.0,)}))
-    assert twice == pytest.approx(2 * whole, rel=1e-5)
-    assert Setup(still_model, "mnr", dims=(32, 8)).value() > whole
-
-
 def test_the_pooler_is_left_alone(shallow_model):
     model, _, _ = load_model(shallow_model)
     params, rebuild = split_encoder(model, "mean")
