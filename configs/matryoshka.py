@@ -1,8 +1,8 @@
 """Vectors that can be cut: the MNR loss at several prefixes (Kusupati et al. 2022, section 3).
 
     python -m train.sbert --config configs/matryoshka.py
-    python -m eval.codes --config.model=runs/matryoshka/model --config.codes=spectrum,truncated \
-      --config.dataset=DATA --config.out=runs/matryoshka/NAME
+    python -m eval.codes --config configs/codes.py --config.model=runs/matryoshka/model \
+      --config.codes=spectrum,truncated --config.dataset=DATA --config.out=runs/tasks/matryoshka-NAME
 
 The trained alternative to a code: the first 24, 48 or 96 columns, a byte each, against codes of the same encoder and of
 the one that it was trained from. DATA as in configs/codes.py. Any other objective takes the prefixes as well.
@@ -17,6 +17,8 @@ def get_config():
     config.model = ENCODER
     config.dims = (384, 192, 96, 48, 24)
     config.batch_size = 64
-    config.evaluate_every = 40
+    config.max_length = 32
+    config.evaluate_every = 30
+    config.save_every = 20
     config.output = "runs/matryoshka"
     return config
