@@ -4,8 +4,9 @@
     python -m eval.codes --config configs/codes.py --config.model=runs/matryoshka/model \
       --config.codes=spectrum,truncated --config.dataset=DATA --config.out=runs/tasks/matryoshka-NAME
 
-The trained alternative to a code: the first 24, 48 or 96 columns, a byte each, against codes of the same encoder and of
-the one that it was trained from. DATA as in configs/codes.py. Any other objective takes the prefixes as well.
+The trained alternative to a code: the first 24, 48 or 96 columns, a byte each, against codes of the same encoder. What is
+trained is a matrix after the frozen encoder (Yoon et al. 2024, "Matryoshka-Adaptor"), on NLI triplets; without
+`--config.adapter=`, it would be the encoder. DATA as in configs/codes.py. Any other objective takes the prefixes as well.
 """
 
 from configs import nli_mnr
@@ -15,10 +16,9 @@ from configs.settings import ENCODER
 def get_config():
     config = nli_mnr.get_config()
     config.model = ENCODER
+    config.adapter = "linear"
     config.dims = (384, 192, 96, 48, 24)
-    config.batch_size = 64
-    config.max_length = 32
-    config.evaluate_every = 30
-    config.save_every = 20
+    config.epochs = 10
+    config.learning_rate = 1e-3
     config.output = "runs/matryoshka"
     return config
