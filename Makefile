@@ -30,6 +30,7 @@ BENCHMARKS ?= serving_faults serving cold_start encode latency memory growth whi
 whitening_ARGS ?= --rounds 2
 serving_faults_ARGS ?= --seconds 60
 memory_ARGS ?= --lengths=
+search_batches_ARGS ?= --documents 10000,100000 --rounds 3
 
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))

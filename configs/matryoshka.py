@@ -20,5 +20,6 @@ def get_config():
     config.dims = (384, 192, 96, 48, 24)
     config.epochs = 10
     config.learning_rate = 1e-3
+    config.dev = ""  # the last step is kept: whole vectors, which a score would see, gain nothing
     config.output = "runs/matryoshka"
     return config
