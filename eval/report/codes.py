@@ -84,6 +84,8 @@ def promise_table(*runs: Run) -> Table:
     for (code, size), (name, index) in _STORED.items():
         of_encoder = [run for run in tasks if (run.header.model == tasks[0].header.model) == (code != "truncated")]
         rows = [row for run in of_encoder for row in run.rows if (row.code, row.bytes) == (code, size)]
+        if not rows:
+            continue
         agreement = "1.00"
         lost = "0.0"
         speed = "1"
