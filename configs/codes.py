@@ -11,4 +11,6 @@ from configs.settings import Codes
 
 
 def get_config():
-    return Codes()
+    config = Codes()
+    config.engine = "openvino"
+    return config

@@ -1,16 +1,25 @@
 """Vectors that can be cut: the MNR loss at several prefixes (Kusupati et al. 2022, section 3).
 
     python -m train.sbert --config configs/matryoshka.py
+    python -m eval.codes --config configs/codes.py --config.model=runs/matryoshka/model \
+      --config.codes=spectrum,truncated --config.dataset=DATA --config.out=runs/tasks/matryoshka-NAME
 
-The trained alternative to reducing the dimension by whitening; compare the two at one k with eval.sts. Any other
-objective takes the prefixes as well. Hardware, time and score: not run here (see configs/nli.py).
+The trained alternative to a code: the first 24, 48 or 96 columns, a byte each, against codes of the same encoder. What is
+trained is a matrix after the frozen encoder (Yoon et al. 2024, "Matryoshka-Adaptor"), on NLI triplets; without
+`--config.adapter=`, it would be the encoder. DATA as in configs/codes.py. Any other objective takes the prefixes as well.
 """
 
 from configs import nli_mnr
+from configs.settings import ENCODER
 
 
 def get_config():
     config = nli_mnr.get_config()
-    config.dims = (768, 512, 256, 128, 64)
+    config.model = ENCODER
+    config.adapter = "linear"
+    config.dims = (384, 192, 96, 48, 24)
+    config.epochs = 10
+    config.learning_rate = 1e-3
+    config.dev = ""  # the last step is kept: whole vectors, which a score would see, gain nothing
     config.output = "runs/matryoshka"
     return config

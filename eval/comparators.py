@@ -1,9 +1,9 @@
-"""Codes of others, for comparison with the codes of an index: `pq`, `opq` and `rabitq` of FAISS, and `turbovec` of the
-package of that name, where it is installed.
+"""Codes of others, for comparison with the codes of an index: `pq`, `opq` and `rabitq` of FAISS, `turbovec` of the
+package of that name, where it is installed, and `truncated`, the first columns of raw vectors in a byte each.
 
-They are searched after the whitening, by the distance to the decoded vectors. `rabitq` is behind a random rotation, as
-its authors have it, and the rotation of `opq` is trained for as many rounds as FAISS does by default. `turbovec`
-rotates by itself.
+The others are searched after the whitening, all by the distance to the decoded vectors. `rabitq` is behind a random
+rotation, as its authors have it, and the rotation of `opq` is trained for as many rounds as FAISS does by default.
+`turbovec` rotates by itself. `truncated` is for encoders that are trained for it (configs/matryoshka.py).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import hardware
 
-COMPARATORS = ("pq", "opq", "rabitq", "turbovec")
+COMPARATORS = ("pq", "opq", "rabitq", "turbovec", "truncated")
 # Bytes added to every vector, for the fewest bits a dimension and for more, and the fewest and the most bits.
 _FACTORS = {"rabitq": (8, 20, 1, 9), "turbovec": (4, 4, 2, 4)}
 _SEED = 1234
 
 
 def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
-    """The description of a code of whitened vectors of k columns, for `faiss.index_factory` or a class below.
+    """The description of a code of vectors of k columns, for `faiss.index_factory` or a class below.
 
     Args:
       name: One of `COMPARATORS`.
@@ -42,6 +42,10 @@ def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
         if size > k:
             raise InputError(f"it cuts vectors into {size} parts: they have {k} columns")
         return f"OPQ{size}," * (name == "opq") + f"PQ{size}x8np", math.ceil(k / size) * size, size
+    if name == "truncated":
+        if size > k:
+            raise InputError(f"vectors have {k} columns")
+        return "SQ8", size, size
     of_fewest, added, fewest, most = _FACTORS[name]
     bits = next((b for b in range(most, fewest, -1) if -(-k * b // 8) + added <= size), fewest)
     columns = k
@@ -97,6 +101,8 @@ class Comparator:
         if name == "turbovec" and find_spec(name) is None:
             raise InputError("its package is not installed")
         weight, bias = whitening.kernel
+        if name == "truncated":
+            weight, bias = np.eye(len(weight), dtype=np.float32), np.zeros(len(weight), np.float32)
         kind, columns, self.bytes = factory(name, size, len(bias))
         padding = max(0, columns - len(bias))
         linear = faiss.LinearTransform(len(weight), columns, True)

@@ -27,7 +27,7 @@ WORDS = {
 }
 _WEIGHTS = {"tfidf": TFIDF, "bm25": BM25}
 # These do not look at the sentences of the tasks.
-_BLIND = ("none", "nli", "random-projection")
+_BLIND = ("none", "nli")
 
 Scored = tuple[Record, dict[str, np.ndarray]]  # a row, and by task the similarity of every test pair
 

@@ -9,7 +9,7 @@
 VENV=${VENV:-.venv-aot}
 . "$(dirname "$0")/setup.sh" aot,train,test
 if [[ ${1:-} == *h100* ]] && ! [ -e "$VENV/.gpu-compiler" ]; then
-  # XLA's compiler for GPUs, as the extra `cuda12` installs it, but for the libraries that only a GPU needs.
+  # XLA's compiler for GPUs, as `jax[cuda12]` installs it, but for the libraries that only a GPU needs.
   version=$(python -c "import jax; print(jax.__version__)")
   python -m pip --disable-pip-version-check install --quiet --no-deps \
     "jax-cuda12-plugin==$version" "jax-cuda12-pjrt==$version" nvidia-cuda-nvcc-cu12 nvidia-cudnn-cu12

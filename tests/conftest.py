@@ -271,7 +271,7 @@ def _first(devices, *arguments, **options):
 
 # The extra of each package that tests import themselves.
 _EXTRAS = {
-    "apache_beam": "beam",
+    "apache_beam": "clients",
     "apsw": "databases",
     "array_record": "data",
     "faiss": "cpu",
@@ -294,7 +294,7 @@ _EXTRAS = {
     "psycopg": "databases",
     "pyarrow": "data",
     "pymilvus": "databases",
-    "pyspark": "spark",
+    "pyspark": "clients",
     "qdrant_edge": "databases",
     "openai": "clients",
     "ray": "ray",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,10 +14,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float32
 
-from eval.methods.base import Method
-from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
+from jaxwhiten.arrays import as_matrix, block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import Bounds, InputError, check_integer, optional
-from jaxwhiten.whitening.estimator import parameters
+from jaxwhiten.whitening.estimator import Estimator, parameters, stamp
 
 _INIT_ROWS = 1024  # rows that initialize the actnorms
 _CHUNK_STEPS = 64  # batches sent to the device at once; always as many, so that other data compiles no new program
@@ -74,7 +74,7 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
 
 
 @parameters
-class BertFlow(Method):
+class BertFlow(Estimator):
     """BERT-flow, with the flow of its release: additive couplings, actnorms, reversing permutations, split levels.
 
     Adam with a constant learning rate, and gradients clipped to norm 1, minimizes the mean negative log-likelihood in
@@ -117,6 +117,18 @@ class BertFlow(Method):
 
     def _compiled(self, d: int, sizes: tuple[int, int, int]) -> SimpleNamespace:
         return _functions(d, *sizes, float(self.learning_rate))
+
+    def fit(self, X: Any, y: Any = None) -> BertFlow:
+        """Learns from [n, d] rows and forgets earlier ones; `y` is ignored.
+
+        Raises:
+          NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
+        """
+        started = time.perf_counter()
+        X = as_matrix(X, type(self).__name__, min_rows=1)
+        self._check_params(X.shape[1])
+        self._state = self._learn(X)
+        return self._fitted_on(len(X), X.shape[1], stamp(time.perf_counter() - started))
 
     def _learn(self, X: np.ndarray) -> FlowState:
         check_finite(X)
@@ -161,8 +173,9 @@ class BertFlow(Method):
         """Bits per dimension of every step."""
         return self._state.losses
 
-    def _map(self, state: FlowState, X: np.ndarray) -> np.ndarray:
+    def _apply(self, X: np.ndarray) -> np.ndarray:
         check_finite(X)
+        state: FlowState = self._state
         forward = self._compiled(X.shape[1], state.sizes).forward
         full = block_rows(X.shape[1], 4)
 

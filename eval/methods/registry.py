@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eval.methods.flow import BertFlow
-from eval.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.errors import check_name
 from jaxwhiten.whitening import Whitening
 
 METHODS: Mapping[str, Callable[..., Any]] = {
-    **{method.name: method for method in (AllButTheTop, RandomProjection, BertFlow)},
+    BertFlow.name: BertFlow,
     "shrunk-whitening": functools.partial(Whitening, shrinkage="oas"),
 }
 """Every method by name: a callable that makes an unfitted estimator from parameters."""

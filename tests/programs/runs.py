@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 
@@ -76,22 +75,6 @@ def start(program, arguments, cache, config=None, flags=ONE_DEVICE, **options):
     environment = {**os.environ, "XLA_FLAGS": flags, "JAXWHITEN_CACHE_DIR": str(cache)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
-
-
-def finish(process, code=0):
-    """What the program wrote until it ended with that code."""
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == code, err[-3000:]
-    return out + err
-
-
-def when(condition, process, seconds=200):
-    """Waits until the condition holds, which has to come before the program ends."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, f"ended before it could be stopped: {process.communicate()[1][-2000:]}"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def steps_of(folder):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -18,7 +19,6 @@ from jaxwhiten import Encoder
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.programs.runs import WORDS, steps_of, write_table
-from tests.programs.test_eval_sts import data_dir  # noqa: F401 (a fixture)
 from train import sbert
 
 MINUTE = 60
@@ -83,18 +83,11 @@ def finish(processes, code=0):
     return outputs
 
 
-def assert_close(one, other, tolerance, path=""):
+def assert_close(one, other, tolerance):
     """Equal trees of JSON, numbers within the tolerance."""
-    if isinstance(one, dict):
-        assert list(one) == list(other), path
-        for name in one:
-            assert_close(one[name], other[name], tolerance, f"{path}.{name}")
-    elif isinstance(one, list):
-        assert len(one) == len(other), path
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            assert_close(a, b, tolerance, f"{path}[{i}]")
-    else:
-        assert one == (pytest.approx(other, abs=tolerance) if isinstance(one, float) else other), path
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert a == (pytest.approx(b, abs=tolerance) if isinstance(a, float) else b)
 
 
 # --- training ---------------------------------------------------------------------------------------------------------

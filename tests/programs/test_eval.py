@@ -42,9 +42,9 @@ def finished(tiny_model, cache, tmp_path, monkeypatch):
 
 
 def test_codes_are_compared_with_float32_and_with_the_spectrum_code(finished, tmp_path):
-    names = "pq,spectrum,ubinary"
+    names = "pq,spectrum,truncated,ubinary"
     run = finished(codes, Codes(), bytes="4,8", codes=names, seeds=2, rescore=20, gamma="none,1")
-    sized = [("spectrum", 4), ("spectrum", 8), ("pq", 4), ("pq", 8)]
+    sized = [(name, size) for name in ("spectrum", "pq", "truncated") for size in (4, 8)]
     rows = [
         (None, "float32", 128),
         *((None, *row) for row in [*sized, ("ubinary", 4)]),

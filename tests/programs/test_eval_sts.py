@@ -114,20 +114,20 @@ def finished(tmp_path_factory, model, data_dir):
     """One whole run: two poolings, three whitenings, two ks, two values of γ."""
     folder = tmp_path_factory.mktemp("run")
     changes = {"whitening": "none,target,nli", "ks": "0,8", "gamma": "1,0.5", "data_dir": str(data_dir)}
-    program.main(config_of(folder, model, bootstrap=200, methods="random-projection", baselines="tfidf", **changes))
+    program.main(config_of(folder, model, bootstrap=200, methods="shrunk-whitening", baselines="tfidf", **changes))
     return folder / "out"
 
 
 def test_rows_are_settings_with_their_fits(finished):
     rows = Run.load(finished).rows
     settings = [("none", 0.0, 32)] + [(w, g, k) for w in ("target", "nli") for g in (1.0, 0.5) for k in (32, 8)]
-    settings += [("random-projection", None, k) for k in (32, 8)]
+    settings += [("shrunk-whitening", None, k) for k in (32, 8)]
     expected = [(pooling, *setting) for pooling in ("mean", "cls") for setting in settings]
     words = [("tfidf", name, None, rows[0].k) for name in ("target", "nli")]
     assert [(r.pooling, r.whitening, r.gamma, r.k) for r in rows] == [*words, *expected]
     for row in rows:
-        assert row.transductive == (row.whitening == "target")
-        assert row.n_fit == {"none": 0, "target": 780, "nli": 306, "random-projection": 780}[row.whitening]
+        assert row.transductive == (row.whitening in ("target", "shrunk-whitening"))
+        assert row.n_fit == {"none": 0, "target": 780, "nli": 306, "shrunk-whitening": 780}[row.whitening]
         scores = row.tasks["sts_sample"]
         assert scores.low < scores.wmean < scores.high
 

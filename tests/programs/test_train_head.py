@@ -21,7 +21,7 @@ from train import common, sbert
 PROMPTS = {"query": "man: ", "document": "the sea: ", "plain": "water "}
 
 
-def write_folder(folder, model, *, width=24):
+def write_folder(folder, model, width=24):
     """CLS pooling, a Dense layer, unit length, prompts and a maximum length of its own."""
     rng = np.random.default_rng(0)
     weight, bias = rng.normal(size=(width, 32)).astype(np.float32) / 4, rng.normal(size=width).astype(np.float32) / 9
@@ -59,22 +59,17 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(
     sbert.main(config)
 
     output, out = capsys.readouterr().out, tmp_path / "run" / "model"
-    left_out = "its whitening and code, fitted before training, is omitted. Refit with"
-    assert f"{base}: {left_out}\n  jaxwhiten fit TEXTS --model {out} -k 20 --bytes 4 --gamma 0.5 -o " in output
-    assert "Training through cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in output
-    assert "in-batch negatives come from 4 rows, not 8" in output
+    assert f"jaxwhiten fit TEXTS --model {out} -k 20 --bytes 4 --gamma 0.5 -o " in output
+    assert "cls > dense Tanh > normalize, up to 24 tokens; one: 'water ', two: 'water '" in output
+    assert "negatives come from 4 rows" in output
 
     old, before, after = (Encoder.from_pretrained(folder) for folder in (plain, base, out))
-    assert np.abs(old.view.head.steps[1].weight - after.view.head.steps[1].weight).max() > 1e-3, (
-        "the Dense layer was trained"
-    )
+    assert np.abs(old.view.head.steps[1].weight - after.view.head.steps[1].weight).max() > 1e-3
     scores = json.loads((tmp_path / "run" / "results.json").read_text())
     name = "sts_sample test"
     assert scores["before"][name] == pytest.approx(evaluate(before, pairs, resamples=2).spearman, abs=1e-9)
     assert scores["after"][name] == pytest.approx(evaluate(after, pairs, resamples=2).spearman, abs=1e-4)
-    drop = scores["before"][name] - scores["after"][name]
-    assert drop > 1
-    assert f"Training made the model worse: {drop:.2f} lower on {name}. {out} was written anyway" in output
+    assert f"worse: {scores['before'][name] - scores['after'][name]:.2f} lower on {name}" in output
     library = pytest.importorskip("sentence_transformers")
     for folder, encoder in ((base, before.with_view(before.view.uncoded)), (out, after)):
         peer = library.SentenceTransformer(str(folder), device="cpu")

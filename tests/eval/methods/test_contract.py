@@ -38,15 +38,3 @@ def test_a_method_maps_vectors(name, rows):
     np.testing.assert_allclose(scores(method, rows, 3), cosines, atol=1e-5)
     np.testing.assert_allclose(method.transform(rows[:7].astype(np.float64)), z, atol=1e-4)
     np.testing.assert_allclose(make(name).fit_transform(rows)[:7], z, atol=1e-5)
-
-
-@pytest.mark.parametrize("removed", [0, 1, 3])
-def test_all_but_the_top_removes_projections_one_by_one(rows, removed):
-    centred = rows - rows.mean(0)
-    _, _, directions = np.linalg.svd(centred, full_matrices=False)
-    expected = centred.copy()
-    for u in directions[:removed]:
-        expected -= np.outer(expected @ u, u)
-    np.testing.assert_allclose(
-        make_method("all-but-the-top", n_directions=removed).fit_transform(rows), expected, atol=1e-4
-    )
