@@ -18,7 +18,7 @@ WALKS = {  # functions and files
     "encode a text": (59, 17),
     "shrink": (262, 47),
     "index": (164, 36),
-    "load_index": (66, 19),
+    "load_index": (60, 19),
     "first search": (254, 43),
     "search": (69, 22),
     "evaluate": (268, 41),
