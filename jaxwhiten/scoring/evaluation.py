@@ -314,7 +314,7 @@ class _Search:
             if index.has_words:
                 texts = [self.data.queries[row] for row in asked]
                 for row, hits in zip(asked, index.hits(queries[asked], k, texts=texts), strict=True):
-                    hybrid[row, : len(hits)] = stored[[int(hit.id) for hit in hits]]
+                    hybrid[row, : len(hits)] = stored[np.array([hit.id for hit in hits], int)]
         return [self.data.others(ids) for ids in (found, *[hybrid] * bool(np.any(hybrid >= 0)))]
 
     def measured(self, forms: Sequence[Form], resamples: int, seed: int) -> Measured:

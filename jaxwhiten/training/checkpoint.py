@@ -6,6 +6,7 @@ checkpoint under a temporary name and renames it when complete: a full disk or a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
@@ -98,14 +99,16 @@ class Checkpoints:
         with self._writing():
             self._manager.wait_until_finished()
 
-    def _writing(self) -> turning:
-        steps = ", ".join(map(str, sorted(self._manager.all_steps(read=True)))) or "none"
-        # tensorstore, XLA and the operating system raise different types.
-        return turning(
-            JaxwhitenError,
-            f"{self.folder}: a checkpoint could not be written ({REASON}). Checkpoints left intact: steps {steps}. Free"
-            " some space and run the same command to resume.",
-        )
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # tensorstore, XLA and the operating system raise different types
+            steps = ", ".join(map(str, sorted(self._manager.all_steps(read=True)))) or "none"
+            raise JaxwhitenError(
+                f"{self.folder}: a checkpoint could not be written ({_first_line(error)}). Checkpoints left intact: "
+                f"steps {steps}. Free some space and run the same command to resume."
+            ) from error
 
     def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, Json]:
         """Reads the checkpoint of a step, by default the latest: the state and the position of the batches.
@@ -119,7 +122,10 @@ class Checkpoints:
         shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding) for k, x in names.items()}
         items = args.Composite(state=args.StandardRestore(shapes), rest=args.JsonRestore())
         others = [s for s in self._manager.all_steps() if s != step]
-        advice = f"Remove that folder to resume from step {max(others)}" if others else "Use a new output folder"
+        if others:
+            advice = f"Remove that folder to resume from step {max(others)}"
+        else:
+            advice = "Use a new output folder"
         folder = self.folder / "checkpoints" / str(step)
         # tensorstore, orbax and json raise different types.
         with turning(FormatError, f"{folder}: not a readable checkpoint ({REASON}). {advice}."):
@@ -161,3 +167,8 @@ def _differences(old: object, new: object, where: str = "") -> Iterator[str]:
             yield from _differences(old.get(name, "(absent)"), new.get(name, "(absent)"), f"{where}.{name}".lstrip("."))
     elif old != new:
         yield f"{where} was {old!r}, now {new!r}"
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition(" See full TensorStore")[0].splitlines()
+    return (text[0] if text else type(error).__name__)[:300]
