@@ -218,10 +218,10 @@ def fitted(tiny_model, texts):
     return {"coded": base.shrink(texts, bytes=8), "whitened": base.whiten(texts)}
 
 
-def test_lancedb_takes_the_points_of_a_code(fitted, texts, tmp_path):
+def test_lancedb_takes_the_points_of_a_code(tiny_model, texts, tmp_path):
     pytest.importorskip("lancedb")
     pytest.importorskip("lance")
-    encoder = fitted["coded"]
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).shrink(texts, bytes=8)
     settings = save_database(tmp_path / "out", encoder, "lancedb")
     assert (settings["bytes"], settings["columns"]) == (8, encoder.view.head.code.quantizer().width)
     recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
