@@ -93,7 +93,7 @@ class Whitening(Estimator, WhiteningParameters):
 
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
-        self._made: dict[str, tuple[Json, Affine]] = {}  # the map, with its parameters
+        self._made: tuple[Json, Affine] | None = None  # the map, with its parameters
         for name in _DECOMPOSED:
             vars(self).pop(name, None)
 
@@ -143,7 +143,7 @@ class Whitening(Estimator, WhiteningParameters):
         noise: Float64[np.ndarray, " d"],
     ) -> None:
         """Sets what was learned from n rows."""
-        self._made = {}
+        self._made = None
         self.n_samples_seen_ = n
         self.mean_ = mean
         self.components_ = components
@@ -186,7 +186,7 @@ class Whitening(Estimator, WhiteningParameters):
     def _about(self, mean: np.ndarray) -> Whitening:
         result = copy.copy(self)
         result.mean_ = mean
-        result._made = {}
+        result._made = None
         return result
 
     @property
@@ -194,16 +194,25 @@ class Whitening(Estimator, WhiteningParameters):
         """The map of `transform` for the current parameters, which subtracts βμ first."""
         mean = self.mean_  # of the fit, which may be pending
         params = self.get_params()
-        made_for, affine = self._made.get("map", (None, None))
-        if affine is None or made_for != params:
+        made = self._made
+        if made is None or made[0] != params:
             self._check_params(len(mean))
             scales = self.scales_
-            affine = Affine(self.beta * mean, self.components_[:, : len(scales)] * scales)
-            self._made["map"] = params, affine
-        return affine
+            made = self._made = params, Affine(self.beta * mean, self.components_[:, : len(scales)] * scales)
+        return made[1]
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self.affine(X)
+
+    def inverse_transform(self, Z: object) -> Float[np.ndarray, "n d"]:
+        """The rows that `transform` maps to Z [n, k]; for k < d, of all such rows the ones nearest to βμ.
+
+        Raises:
+          InputError: Z does not have k columns.
+        """
+        shift, scales = self.beta * self.mean_, self.scales_
+        inverse = Affine(np.zeros(len(scales)), (self.components_[:, : len(scales)] / scales).T, shift)
+        return inverse(as_matrix(Z, "Whitening", columns=len(scales)))
 
     @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:

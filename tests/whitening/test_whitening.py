@@ -61,6 +61,9 @@ def test_equals_the_formula_and_its_inverse_the_nearest_rows(shape, beta, gamma,
     assert fitted.rank_ == d
     if beta == gamma == 1:
         assert np.abs(np.cov(found, rowvar=False, ddof=0) - np.eye(found.shape[1])).max() < 1e-6
+    U, mean = fitted.components_[:, :k], beta * fitted.mean_
+    back = fitted.inverse_transform(found)
+    np.testing.assert_allclose(back, (X - mean) @ U @ U.T + mean, atol=1e-6 * (1 + np.abs(X).max()))
     W, bias = fitted.kernel
     np.testing.assert_allclose(X @ W + bias, found, atol=1e-4 * (1 + np.abs(X).max() * np.abs(W).max()))
 
