@@ -4,9 +4,10 @@
     python -m eval.codes --config configs/codes.py --config.model=runs/matryoshka/model \
       --config.codes=spectrum,truncated --config.dataset=DATA --config.out=runs/tasks/matryoshka-NAME
 
-The trained alternative to a code: the first 24, 48 or 96 columns, a byte each, against codes of the same encoder. What
-is trained is a matrix after the frozen encoder (Yoon et al. 2024, "Matryoshka-Adaptor"), on NLI triplets; without
-`--config.adapter=`, it would be the encoder. DATA as in configs/codes.py. Other objectives take the prefixes as well.
+The trained alternative to a code: the first 24, 48 or 96 columns, a byte each, against codes of the same vectors. DATA
+as in configs/codes.py. What is trained is a matrix after the frozen encoder (Yoon et al. 2024, "Matryoshka-Adaptor"),
+with `--config.adapter= --config.learning_rate=2e-5` the encoder. Any other objective takes the prefixes as well.
+Seen on 2 shared CPU cores: 620 steps in 2.5 minutes, STS-B test 82.03 before, 81.26 after at full size.
 """
 
 from configs import nli_mnr
