@@ -214,16 +214,26 @@ class EncoderOptions:
 
 @_ENCODER
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FittedOptions(EncoderOptions):
-    """An encoder whose vectors are kept, or whitened.
+class PreciseOptions(EncoderOptions):
+    """An encoder whose vectors are kept.
 
     Attributes:
       dtype: float32 or bfloat16; default: float32
+    """
+
+    dtype: str | None = None
+
+
+@_ENCODER
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FittedOptions(PreciseOptions):
+    """An encoder whose vectors are whitened.
+
+    Attributes:
       tuned: the encoder is fine-tuned for similarity, or with --untuned is not; default: judged by its vectors of
         shipped sentences
     """
 
-    dtype: str | None = None
     tuned: Annotated[bool | None, Parameter(negative="--untuned")] = None
 
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Unpack
 from cyclopts import Parameter
 
 from jaxwhiten.commands.arguments import (
-    FittedOptions,
     Knobs,
     Output,
+    PreciseOptions,
     Report,
     Source,
     TableOptions,
@@ -34,7 +34,7 @@ def encode(
     block_size: Annotated[int, Parameter(name="--block")] = 16_384,
     overwrite: bool = False,
     table: TableOptions = TableOptions(),
-    encoder: FittedOptions = FittedOptions(),
+    encoder: PreciseOptions = PreciseOptions(),
 ) -> Report | None:
     """Turn sentences into vectors, or into the codes of a model with a code.
 

@@ -211,6 +211,11 @@ def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[s
         negatives_of.setdefault(owner, []).append(negative)
     sides = zip(*pairs.columns.values(), strict=True)
     triplets = [(first, second, text) for first, second in sides for text in negatives_of.get(first, ())]
+    if not triplets:
+        raise DataError(
+            "No pair has a negative: a chain of pairs links all of them. Pass pairs of other texts, or omit"
+            " `negatives`."
+        )
     names = ("anchor", "positive", "negative")
     columns: Mapping[str, list[str]] = dict(zip(names, map(list, zip(*triplets, strict=True)), strict=True))
     return Examples(columns, skipped=pairs.skipped).without_false_negatives()

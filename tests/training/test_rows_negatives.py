@@ -1,9 +1,12 @@
 """Mined negatives against a plain search."""
 
 import numpy as np
+import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.training.rows import mine_negatives
+from jaxwhiten.datasets import Examples
+from jaxwhiten.errors import DataError
+from jaxwhiten.training.rows import mine_negatives, with_negatives
 
 
 class Angles(Encoder):
@@ -23,3 +26,9 @@ def test_negatives_are_near_and_not_linked_by_a_chain():
     assert dict(zip(*found, strict=True)) == {"0": "91", "3": "91", "90": "171", "170": "91"}
     owners, negatives = mine_negatives(Angles(), first, second, count=5, depth=5)
     assert sorted(zip(owners, negatives, strict=True)) == [("0", "91"), ("3", "91"), ("90", "1"), ("90", "2")]
+
+
+def test_pairs_that_a_chain_links_have_no_negatives():
+    pairs = Examples({"anchor": ["0", "1"], "positive": ["1", "2"]})
+    with pytest.raises(DataError, match="negative"):
+        with_negatives(pairs, [], [])
