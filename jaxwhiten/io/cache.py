@@ -102,13 +102,15 @@ def identity(path: PathLike) -> Identity:
 
 
 def sha256_once(path: Path) -> str:
-    """`sha256_file`, kept in the cache for as long as the file has the same path and `identity`.
+    """`sha256_file`, of a large file kept in the cache for as long as it has the same path and `identity`.
 
     >>> sha256_once(Path("texts.txt")) == sha256_file("texts.txt")
     True
     """
     begun = time.time_ns()
     before = identity(path)
+    if before[0] <= _SMALL:
+        return sha256_file(path)
     cached = cache_dir("hashes", content_key(os.fspath(path.resolve()), before))
     with contextlib.suppress(OSError, ValueError):
         if len(digest := cached.read_text(encoding="ascii")) == 64:  # else damaged
@@ -172,9 +174,7 @@ def recall(folder: Path, read: Callable[[Path], T]) -> T | None:
         checksums = read_json(folder / _CHECKSUMS, dict[str, str])
         check_seal(_CHECKSUMS, checksums)
         for name in checksums.keys() - {"checksum"}:
-            file = folder / name
-            digest = sha256_file(file) if file.stat().st_size <= _SMALL else sha256_once(file)
-            if digest != checksums[name]:
+            if sha256_once(folder / name) != checksums[name]:
                 raise ValueError(f"{name}: checksum does not match")
         with contextlib.suppress(OSError):
             os.utime(folder)  # used last

@@ -84,8 +84,10 @@ def from_json(
     >>> from_json(list[float], [1, 2.5], "rows.json")
     [1.0, 2.5]
     """
-    with turning(error, f"{where}: {REASON}. {remedy}", _Unexpected):
+    try:
         return _converted(kind, value, "")
+    except _Unexpected as unexpected:
+        raise error(f"{where}: {unexpected}. {remedy}") from unexpected
 
 
 class _Unexpected(Exception):
