@@ -39,7 +39,8 @@ def check_bounds(options: Any, error: type[JaxwhitenError] = InputError, **highe
         if bounds := field.metadata.get("bounds"):
             if field.name in highest:
                 bounds = bounds._replace(high=highest[field.name])
-            bounds.check(field.name, getattr(options, field.name), error)
+            if not bounds.hold(value := getattr(options, field.name)):
+                bounds.check(field.name, value, error)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
