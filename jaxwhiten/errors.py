@@ -310,7 +310,8 @@ def check_counts(what: str, count: int, other: str, expected: int) -> None:
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
     """Imports a module of an optional package; MissingDependencyError names the extra if it is not installed.
 
-    `purpose` is the feature that needs the package, whose name is given if it differs from the module's.
+    `purpose` is the feature that needs the package, whose name is given if it differs from the module's. Without an
+    extra, it is to be installed by itself.
 
     >>> optional("faiss", "cpu", "Search", "faiss-cpu").__name__
     'faiss'
@@ -318,8 +319,10 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        package = package or module
+        command = install_command(extra) if extra else f"pip install {package}"
         raise MissingDependencyError(
-            f"{purpose} needs the package {package or module}, which is not installed: {install_command(extra)}."
+            f"{purpose} needs the package {package}, which is not installed: {command}."
         ) from error
 
 

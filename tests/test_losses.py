@@ -123,6 +123,7 @@ def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
     same[0] = 0.0
     head = make_head(name, {})
     loss, labels = objective_loss(name), draw_labels(kind.label)
+    labels = None if labels is None else jnp.asarray(labels)
     found = jax.value_and_grad(lambda c, h: loss(c, labels, h), argnums=(0, 1))([jnp.asarray(same)] * columns, head)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 

@@ -19,8 +19,8 @@ from jaxwhiten.errors import optional
 from jaxwhiten.types import Json
 from jaxwhiten.whitening import Moments
 
-beam: Any = optional("apache_beam", "beam", "Running on Beam", "apache-beam")
-shared: Any = optional("apache_beam.utils.shared", "beam", "Running on Beam", "apache-beam")
+beam: Any = optional("apache_beam", "", "Running on Beam", "apache-beam")
+shared: Any = optional("apache_beam.utils.shared", "", "Running on Beam", "apache-beam")
 
 
 class Embed(beam.PTransform):

@@ -13,7 +13,7 @@ import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
 _FILES = (*_COMPANIONS, *OLDER_TOKENIZER_FILES)
 _ADDED = "added.json"
+_LIBRARIES = ("transformers", "tokenizers")
 _NO_ADVICE = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
 MASK_TOKENS = ("[MASK]", "<mask>")
 _LONG = 5_000  # characters of one text that is tokenized in another thread, while Python goes on
@@ -300,7 +301,8 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
         # Most classes of transformers replace rules of the file. It takes seconds to import, and so is asked once.
         names = [name for name in (*_FILES, "config.json") if (folder / name).is_file()]
         files = {name: io.sha256_once(folder / name) for name in names}
-        key = io.content_key(files, settings, *map(version, ("transformers", "tokenizers")))
+        installed = [io.identity(spec.origin) for spec in map(find_spec, _LIBRARIES) if spec and spec.origin]
+        key = io.content_key(files, settings, installed)
         entry = io.cache_dir("tokenizers", key)
 
         def read(entry: Path) -> tuple[Any, set[str]]:

@@ -93,7 +93,7 @@ class Whitening(Estimator, WhiteningParameters):
 
     def _add_rows(self, X: np.ndarray, more: bool) -> None:
         self._pending: Moments | None = (self._moments() if more else Moments()).update(X)
-        self._made: tuple[Json, Affine] | None = None  # the map, with its parameters
+        self._made: list[tuple[Json, Affine]] = []  # the map, with its parameters, once it is asked for
         for name in _DECOMPOSED:
             vars(self).pop(name, None)
 
@@ -143,7 +143,7 @@ class Whitening(Estimator, WhiteningParameters):
         noise: Float64[np.ndarray, " d"],
     ) -> None:
         """Sets what was learned from n rows."""
-        self._made = None
+        self._made = []
         self.n_samples_seen_ = n
         self.mean_ = mean
         self.components_ = components
@@ -186,7 +186,7 @@ class Whitening(Estimator, WhiteningParameters):
     def _about(self, mean: np.ndarray) -> Whitening:
         result = copy.copy(self)
         result.mean_ = mean
-        result._made = None
+        result._made = []
         return result
 
     @property
@@ -194,12 +194,14 @@ class Whitening(Estimator, WhiteningParameters):
         """The map of `transform` for the current parameters, which subtracts βμ first."""
         mean = self.mean_  # of the fit, which may be pending
         params = self.get_params()
-        made = self._made
-        if made is None or made[0] != params:
-            self._check_params(len(mean))
-            scales = self.scales_
-            made = self._made = params, Affine(self.beta * mean, self.components_[:, : len(scales)] * scales)
-        return made[1]
+        for made_for, affine in self._made:
+            if made_for == params:
+                return affine
+        self._check_params(len(mean))
+        scales = self.scales_
+        affine = Affine(self.beta * mean, self.components_[:, : len(scales)] * scales)
+        self._made[:] = [(params, affine)]  # in place: `transform` leaves the attributes as they are
+        return affine
 
     def _apply(self, X: np.ndarray) -> np.ndarray:
         return self.affine(X)

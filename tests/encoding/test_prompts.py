@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, build_index, load_index
+from jaxwhiten import Encoder, load_index
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError, ModelError
@@ -135,9 +135,8 @@ def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
 def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
     settings = {"prompts": {"topic": "Water "}, "default_prompt_name": "topic"}
     encoder = read(write_folder(tiny_model, tmp_path / "model", settings))
-    index = build_index(encoder.encode(TEXTS), "jax", space=encoder.view.space)
-    scores, ids = index.search(encoder.encode_query([TEXTS[4]]), 1)
-    assert (ids[0, 0], scores[0, 0]) == (4, pytest.approx(1, abs=1e-5))
+    [hit] = encoder.index(TEXTS, backend="jax").search(TEXTS[4], 1)
+    assert (hit.id, hit.score) == (4, pytest.approx(1, abs=1e-5))
 
 
 @pytest.mark.parametrize("prompts", [{"query": "Why "}, {"query": "Why ", "document": "Water "}, {"topic": "Why "}])

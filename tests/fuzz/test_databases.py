@@ -59,7 +59,7 @@ def test_damaged_index_files(index, data):
 
 
 CELLS = [
-    *("header.name", "header.value", "files.name", "files.data", "arrays.name", "arrays.dtype", "arrays.shape"),
+    *("header.name", "header.value", "arrays.name", "arrays.dtype", "arrays.shape"),
     *("arrays.rows", "pages.number", "pages.data", "removed.position", "documents.text", "documents.row"),
     *("documents.json", "documents.year"),
 ]

@@ -84,7 +84,7 @@ def test_parts_that_cores_share_find_what_one_scan_finds(codes, vectors, queries
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.filterwarnings("ignore:os.fork", "ignore:.*__warn_on_fork")  # of LanceDB, where it was imported
 def test_a_forked_process_searches_with_threads_of_its_own(vectors, queries, parts):
     index = build_index(vectors, bytes=8)
     assert len(index.store._parts) == 3

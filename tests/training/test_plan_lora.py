@@ -76,10 +76,16 @@ def before(folder):
 
 @pytest.mark.slow
 def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before):
-    plan, plain = adapted(setup), make_plan("mnr", setup)
+    check_adapter(setup, adapted(setup), folder, tmp_path, before)
+
+
+def check_adapter(setup, plan, folder, tmp_path, before):
+    """It starts as the model, learns, leaves the model frozen and is exported whole."""
+    plain = make_plan("mnr", setup)
     np.testing.assert_allclose(vectors_of(plan, plan.params), before, atol=1e-6)
     batch = jax.tree.map(jnp.asarray, next(batches(setup, plan)))
-    first = jax.jit(plan.loss)({**plan.params, "frozen": plan.frozen}, batch, jax.random.key(0))[0]
+    params = plan.params if plan.frozen is None else {**plan.params, "frozen": plan.frozen}
+    first = jax.jit(plan.loss)(params, batch, jax.random.key(0))[0]
     assert float(first) == pytest.approx(
         float(jax.jit(plain.loss)(plain.params, batch, jax.random.key(0))[0]), abs=1e-5
     )
