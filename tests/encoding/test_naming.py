@@ -98,7 +98,8 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tmp_path, capsys
                 warnings.simplefilter("always")
                 found = DOORS[door](out, "mean", place)
             assert door != "command" or f"--pooling mean {what}" in capsys.readouterr().err
-            np.testing.assert_allclose(found, expected(folder, "mean"), atol=1e-5)
+            wanted = expected(folder, "mean")[:, : 5 if out is whitened else 12]  # a truncation is the folder's
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.slow

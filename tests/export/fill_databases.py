@@ -58,7 +58,7 @@ def main(names):
 
 
 def how_of(name):
-    return ["--format", name, "--bytes", "48", "--gamma", "1", "--overwrite", "-o", "out/"]
+    return ["--format", name, "--bytes", "48", "--overwrite", "-o", "out/"]
 
 
 def opened(place):

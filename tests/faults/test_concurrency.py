@@ -11,6 +11,7 @@ import pytest
 from jaxwhiten import Encoder
 from tests.conftest import ONE_DEVICE
 from tests.sentences import generated
+from tests.tiny import by_pooling
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = generated(160)
@@ -20,7 +21,6 @@ import sys, time, pathlib, numpy as np
 from jaxwhiten import Encoder
 from jaxwhiten.encoding import EmbeddingStore, store
 from tests.sentences import generated
-from tests.tiny import by_pooling
 model, place, number = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 texts = generated(160)
 encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)

@@ -10,6 +10,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.engines.forward import JAXEngine
 from jaxwhiten.errors import JaxwhitenError
 from tests.sentences import generated
+from tests.tiny import by_pooling
 
 pytestmark = pytest.mark.jax
 
@@ -57,14 +58,14 @@ def encoder(tiny_model):
     ],
 )
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
-    expected = encoder.encode(TEXTS, pooling=pooling)
+    names = [pooling] if isinstance(pooling, str) else pooling
+    expected = by_pooling(encoder, TEXTS, names)
     # on eight devices the smallest batch has eight rows
     full = on(encoder, Full(encoder.view.core.engine, 600, late))
     with pytest.warns(RuntimeWarning, match="Out of device memory"):
-        found = encoder.encode(TEXTS, pooling=pooling)
-    for name in [pooling] if isinstance(pooling, str) else pooling:
-        a, b = (found, expected) if isinstance(pooling, str) else (found[name], expected[name])
-        np.testing.assert_allclose(a, b, atol=1e-5)
+        found = by_pooling(encoder, TEXTS, names)
+    for name in names:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
     refused = full.refused
     encoder.encode(TEXTS)
     assert full.refused == refused  # from here on batches are small enough
