@@ -54,7 +54,7 @@ def run(main: Callable[[Any], None], default: str | type[Config], *kinds: type[C
         config.read(command.changes)
     except JaxwhitenError as error:
         sys.exit(say(error))
-    warnings.showwarning = show_warning
+    warnings.showwarning = functools.partial(show_warning, shown=set())
     with naming(functools.partial(in_flags, flags=_flags(config), joint="=")):
         if command.distributed is None:
             _guarded(main, config)

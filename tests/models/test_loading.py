@@ -131,6 +131,7 @@ def test_packaged_weights_answer_to_their_hub_id(minilm):
 _LOADING = """
 import sys
 import jax
+from transformers import AutoTokenizer  # which makes the first tokenizer of a folder
 from jaxwhiten import Encoder
 from eval.machine import peak_memory
 small, large, dtype = sys.argv[1:]
