@@ -208,16 +208,17 @@ def _unfitted(raw: Encoder, database: str, size: int | None) -> tuple[list[White
 
 
 def _save_code(folder: str | Path, encoder: Encoder, code: SpectrumCode, size: int | None, metadata: bool) -> Json:
-    """`save_database` for a database that takes the points of a code: its vectors are Vᵀ(x − μ).
+    """`save_database` for a database that takes the points of a code: its vectors are Vᵀx.
 
-    Query vectors are scaled, so that Euclidean distances rank like cosines (`Quantizer.query_points`).
+    The database subtracts Vᵀμ, the center of its only partition, and codes the rest with the points of the code. Query
+    vectors are scaled, so that Euclidean distances rank like cosines (`Quantizer.query_points`).
     """
     if size not in (None, code.nbytes):
         raise InputError(f"{encoder.name}: its code has {code.nbytes} bytes: omit `bytes`, or fit one of {size} bytes.")
     raw = encoder.with_view(encoder.view.uncoded)
     quantizer = code.quantizer()
     matrix = np.asarray(quantizer.affine.matrix, np.float32)
-    turned = Whiten(matrix, -quantizer.center[0], None)
+    turned = Whiten(matrix, np.zeros(quantizer.width, np.float32), None)
     small = raw.with_view(raw.view.then(turned))
     quantizer_of_ours = f"the points of a code of {code.nbytes} bytes, {_BESIDE}"
     settings = {"database": LANCEDB, "quantizer": quantizer_of_ours, "bytes": code.nbytes, "columns": small.dimension}
