@@ -25,12 +25,13 @@ TESTS := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
 
 # Servers, which wait longest, come first for ci/smoke.sh, where several run at a time.
-BENCHMARKS ?= serving_faults serving cold_start encode latency memory growth whitening search_batches
+BENCHMARKS ?= serving_faults serving cold_start encode latency memory growth whitening search_batches words
 # What they are given here, so that all take less than 15 minutes on 2 cores; the pages have the figures without.
 whitening_ARGS ?= --rounds 2
 serving_faults_ARGS ?= --seconds 60
 memory_ARGS ?= --lengths=
 search_batches_ARGS ?= --documents 10000,100000 --rounds 3
+words_ARGS ?= --documents 100000
 
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))

@@ -112,8 +112,8 @@ def _milliseconds(row: Record | None) -> str:
 
 
 TABLES = {"batches_table": batches_table}
-DRAWN = 100_000  # documents
-TICKS = (0.03, 0.1, 0.3, 1, 3, 10)
+DRAWN = 1_000_000  # documents
+TICKS = (0.3, 1, 3, 10, 30, 100)
 
 
 def draw(run: Run, path: Path) -> Path:

@@ -19,6 +19,7 @@ declare -A arguments=(
   [search_batches]="--documents 2000 --bytes 24 --rounds 1"
   [serving]="--seconds 0.5 --rounds 1 --clients 1,2 --model jaxwhiten-tiny"
   [serving_faults]="--seconds 5 --model jaxwhiten-tiny"
+  [words]="--documents 2000 --queries 20 --warm 2"
   [whitening]="--rows 4000 --width 64 --rounds 1"
 )
 logs=$(mktemp -d)
@@ -31,7 +32,8 @@ smoke() { # NAME: prints what the benchmark wrote once it is done
   { echo "== $1, $((SECONDS - start)) s"; cat "$log"; }
 }
 
-[ $# -gt 0 ] || set -- "${NAMES[@]}"
+[ -d "${JAXWHITEN_DATA_DIR:-}/text/enwiki" ] || NAMES=("${NAMES[@]/#words/}")
+[ $# -gt 0 ] || set -- ${NAMES[@]}
 for name in "$@"; do
   [ -n "${arguments[$name]:-}" ] || { echo "$name has no arguments here; these have: ${!arguments[*]}" >&2; exit 2; }
   while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done

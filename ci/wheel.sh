@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a user of the package gets. Builds the sdist, and from it the wheel, into dist/, checks both, and runs README's
-# commands and Python with the wheel in an empty environment, away from the checkout, and then five jobs of a user.
+# commands and Python with the wheel in an empty environment, away from the checkout, and then nine jobs of a user.
 #
 #   ci/wheel.sh          # make wheel
 #   ci/wheel.sh WHEEL    # only the second part, with a wheel that is there
@@ -45,4 +45,4 @@ bash -euxo pipefail commands.sh
 block python > quickstart.py
 python -W ignore quickstart.py
 echo "$(basename "$wheel"): README's commands work"
-"$root/ci/five_jobs.sh" "$wheel"
+"$root/ci/nine_jobs.sh" "$wheel"

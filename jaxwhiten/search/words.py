@@ -23,7 +23,7 @@ BY_WORDS = 50  # and by words
 _RARE = 3  # words that find candidates
 _RAREST = 0.01  # the most documents, as a share of all, that such a word may be in
 _COMMON = 0.2  # and a word that counts in BM25
-_SLOW = 1000  # documents with a word, beyond which counting them takes FTS5 longer than all else
+_SLOW = 1000  # documents with a word, beyond which FTS5 takes longer to count or to rank them than all else
 _RANK = 60  # as by Cormack et al.
 _B = 0.75
 _WORD = re.compile(r"[^\W_]+")
@@ -93,7 +93,8 @@ def rows_with(
     database: SQLite, frequencies: Mapping[str, int], count: int, most: int | None = None
 ) -> Int64[np.ndarray, " m"]:
     """The rows of documents that have the rarest words, best first; all or at most so many."""
-    rare = sorted((number, word) for word, number in frequencies.items() if number <= max(1, _RAREST * count))
+    most_with_it = min(max(1, _RAREST * count), _SLOW)
+    rare = sorted((number, word) for word, number in frequencies.items() if number <= most_with_it)
     if not rare:
         return np.empty(0, np.int64)
     either = " OR ".join(f'"{word}"' for _, word in rare[:_RARE])
