@@ -9,6 +9,7 @@ from flax import nnx
 from jaxwhiten import CrossEncoder
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import PairClassifier, init_model
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES, tiny_config
 
 PAIRS = [(a, b) for a in SENTENCES[4:] for b in (*SENTENCES[-1:], "[SEP]", "")]
@@ -25,7 +26,7 @@ def one(tiny_model):
     return make(tiny_model)
 
 
-@pytest.mark.parametrize(("labels", "activation"), [(1, "Identity"), (3, None)])
+@pytest.mark.parametrize(("labels", "activation"), slow_but([(1, "Identity"), (3, None)], (3, None)))
 def test_folders_are_those_of_sentence_transformers(tiny_model, tmp_path, labels, activation):
     library = pytest.importorskip("sentence_transformers")
     mine = make(tiny_model, labels, activation=activation, label_names=["yes", "maybe", "no"][:labels])
@@ -63,7 +64,6 @@ def with_setting(folder, **settings):
 
 MISTAKES = {
     "one sentence": (lambda one, _: one.predict(["one sentence"]), InputError, "a pair of sentences"),
-    "no text": (lambda one, _: one.predict([("a", 1)]), InputError, "pair 0"),
     "a score per pair": (lambda one, f: make(one.tokenizer.folder, 2).rank("a", ["b"]), InputError, "2 labels"),
     "length": (lambda one, f: CrossEncoder.from_pretrained(f, max_length=65), InputError, "3 to 64"),
     "no room": (

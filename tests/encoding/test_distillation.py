@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
@@ -112,5 +113,6 @@ def test_the_command(tiny_model, tmp_path, capsys, monkeypatch):
     command = f"distill --model {tiny_model} --pooling mean --corpus c.txt -k 8 --half --sentences".split()
     assert cli.main([*command, "310", "-o", "static"]) == cli.main([*command, "310", "--no-fit", "-o", "plain"]) == 0
     assert "8 dimensions" in capsys.readouterr().out
+    assert load_file("static/model.safetensors")["embeddings"].dtype == np.float16
     static, plain = (Encoder.from_pretrained(name).encode(SENTENCES) for name in ("static", "plain"))
     assert np.abs(plain - static).max() > 1e-2

@@ -18,6 +18,7 @@ from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.head import Dense, Head, write_folder
 from jaxwhiten.head.pooling import Cls, Concat, Mean
 from jaxwhiten.text import TokenIds
+from tests.conftest import slow_but
 from tests.tiny import ALONE, SENTENCES, by_pooling
 
 pytestmark = pytest.mark.devices
@@ -28,7 +29,7 @@ def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48)
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+@pytest.mark.parametrize("batch_size", slow_but([1, 3, 1000], 3, 1000))
 def test_batch_size_order_devices_and_number_of_poolings_change_nothing(encoder, tiny_model, batch_size):
     order, names = np.random.default_rng(batch_size).permutation(len(SENTENCES)), [*ALONE, "last_avg"]
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, device=jax.devices()[0])
@@ -53,6 +54,13 @@ def test_no_sentences_no_vectors(encoder):
     assert list(encoder.encode_stream([])) == []
 
 
+def test_stream_yields_what_came_before_a_bad_item(encoder):
+    stream = encoder.encode_stream(iter(["a", "b", "c", None]), block_size=2)
+    np.testing.assert_allclose(next(stream), encoder.encode(["a", "b"]), atol=1e-5)
+    with pytest.raises(InputError, match="Sentence 3: "):
+        list(stream)
+
+
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     tokens = TokenIds(np.ones(128, np.int32), np.full(16, 8, np.int32))
@@ -66,7 +74,6 @@ def test_all_devices_share_a_batch(encoder):
 MISTAKES = {  # what the message says, and what is asked
     "'mean'": {"pooling": "meen"},
     "64": {"max_length": 65},
-    "bfloat16": {"dtype": "bfloat"},
     "this model has": {"pooling": "layers:0,4"},
     "nothing": {"default_prompt_name": "nothing"},
     "33 columns": {"truncate_dim": 33},

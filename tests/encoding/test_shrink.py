@@ -62,7 +62,6 @@ def test_a_tuned_encoder_is_coded_as_it_is_and_another_is_whitened_first(encoder
 
 MISTAKES = {
     "nothing asked": (lambda e: e.shrink(TEXTS), "`bytes`"),
-    "too many bytes": (lambda e: e.shrink(TEXTS, k=4, bytes=4), "at most 2"),
     "an index without an encoder": (lambda e: build_index(e.encode(TEXTS)).search("a text"), "Encoder.index"),
 }
 

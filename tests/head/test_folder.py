@@ -107,7 +107,6 @@ def layers(first):
         ([MEAN, ("Normalize", {"module_input_name": "token_embeddings"})], "token_embeddings"),
         ([layers(-1), MEAN], "layer_start"),
         ([layers(3), MEAN], "layer_start|layer_weights"),
-        ([layers("one"), MEAN], "layer_start"),
     ],
 )
 def test_what_is_not_supported_is_named(write, modules, message):
@@ -115,6 +114,14 @@ def test_what_is_not_supported_is_named(write, modules, message):
     with pytest.raises(ModelError, match=message):
         Encoder.from_pretrained(folder, pooling="auto")
     Encoder.from_pretrained(folder, pooling="mean", bare=True)  # only the transformer is read
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc", ".\\\\.."])
+def test_a_module_outside_the_folder_is_refused(write, path):
+    folder = write(MEAN)
+    write_json(folder / "modules.json", [{"type": "sentence_transformers.models.StaticEmbedding", "path": path}])
+    with pytest.raises(ModelError, match="not a valid file"):
+        Encoder.from_pretrained(folder)
 
 
 def test_pickled_dense_weights_are_never_opened(write):

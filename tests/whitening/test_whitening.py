@@ -129,12 +129,11 @@ def test_one_fit_serves_every_setting(monkeypatch):
 
 
 def test_threads_get_their_own_answers():
-    blocks = [sample(64 + 8 * i, 6, offset=1.0, seed=i, dtype=np.float32 if i % 2 else np.float64) for i in range(8)]
-    X = np.concatenate(blocks).astype(np.float64)
-    expected = [Whitening().fit(X).transform(b) for b in blocks]
+    X = sample(512, 6, offset=1.0)
     fitted = Whitening().partial_fit(X)  # decomposed by whichever thread comes first
+    expected = np.split(Whitening().fit(X).transform(X), 8)
     with ThreadPoolExecutor(8) as pool:
-        for found, wanted in zip(pool.map(fitted.transform, blocks * 5), expected * 5, strict=True):
+        for found, wanted in zip(pool.map(fitted.transform, np.split(X, 8) * 5), expected * 5, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
@@ -179,7 +178,9 @@ MISTAKES = {
     "no rank": (lambda: Whitening().rank_, NotFittedError, "fit"),
     "not fitted": (lambda: Whitening().transform(np.eye(2)), NotFittedError, "fit"),
     "no rows seen": (lambda: Whitening.from_moments(Moments()), InputError, "empty"),
+    "no rows": (lambda: Whitening().fit(np.zeros((0, 3))), InputError, r"0 sample\(s\)"),
     "rows that underflow": (lambda: Whitening().fit(sample(500, 4) * 1e-155), InputError, "rescale"),
+    "another width": (lambda: FITTED.transform(np.eye(4)), InputError, "3 features"),
     "another width, more": (lambda: FITTED.partial_fit(np.eye(4)), InputError, "3 features"),
     "a mean that is not finite": (lambda: FITTED.with_mean(np.full(3, np.nan)), InputError, "3 finite"),
 }
@@ -230,13 +231,6 @@ def test_files_pickles_and_copies_are_the_same_whitening(tmp_path):
     assert repr(Whitening(2, gamma=0.5)) == "Whitening(n_components=2, gamma=0.5)"
 
 
-def test_provenance_of_moments_is_handed_on():
-    facts = Whitening.from_moments(
-        Moments(provenance={"model": "m"}).update(sample(60, 3)), provenance={"pooling": "max"}
-    ).provenance
-    assert (facts["model"], facts["pooling"], facts["n"]) == ("m", "max", 60)
-
-
 # It is an estimator by its methods alone, which scikit-learn warns of.
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.filterwarnings("ignore:.*does not inherit from:UserWarning")
@@ -262,6 +256,7 @@ def test_normalize(dtype):
     np.testing.assert_array_equal(X, before)
     np.testing.assert_array_equal(normalize(X.reshape(2, 20, 6)), unit.reshape(2, 20, 6))
     np.testing.assert_allclose(normalize(X[5]), unit[5], rtol=1e-6)
+    assert normalize(X[:0]).shape == (0, 6)
 
 
 @pytest.mark.parametrize("size", [2.0**-127, 1e-36, 1e-20, 1e20, 1e36])
