@@ -75,7 +75,6 @@ MISTAKES = {  # what the message says, and what is asked
     "'mean'": {"pooling": "meen"},
     "64": {"max_length": 65},
     "this model has": {"pooling": "layers:0,4"},
-    "nothing": {"default_prompt_name": "nothing"},
     "33 columns": {"truncate_dim": 33},
     "maxsim": {"similarity_fn_name": "maxsim"},
 }
