@@ -17,6 +17,7 @@ from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.encoding.encoder import settings_of
+from jaxwhiten.head import Head, Normalize, Whiten
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.scoring.data import ScoredPairs, Unjudged, read
 from jaxwhiten.scoring.measures import NO_CHANGE, Measured, of_labels, of_pairs, of_queries, of_ranks
@@ -198,7 +199,7 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     (2,)
     """
     scored = _scored(data, encoder, encode)
-    found: np.ndarray = scored.compare(_Way("", _finished(encoder.view, scored.sides), encoder.view.code))[0]
+    found: np.ndarray = scored.compare(_Way("", _finished(encoder.view.head, scored), encoder.view.code))[0]
     return found
 
 
@@ -207,9 +208,9 @@ def _size(dimensions: int, code: Code | None) -> tuple[int, int]:
     return dimensions, 4 * dimensions if code is None else code.nbytes
 
 
-def _finished(view: View, raws: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """The vectors of a view, before a code, of raw ones."""
-    return [np.asarray(view.uncoded.finished(x)) for x in raws]
+def _finished(head: Head, scored: Any) -> Sequence[np.ndarray]:
+    """The vectors of a head, before a code, of raw ones."""
+    return [head.without_code().finished(x, scored.raw.view.head) for x in scored.sides]
 
 
 def _scored(data: Any, encoder: Encoder, encode: Encode) -> Any:
@@ -371,22 +372,22 @@ def _ways(
     The first one is of raw vectors; or, if there are no judgments, of those that are coded.
     """
     raw = scored.raw.view
-    raws = scored.sides
-    own_sides = base = _finished(own, raws)
+    own_sides = base = _finished(own.head, scored)
     known = own.head.whitening
     learned: Moments | Whitening = known or Moments()
     if known is None and (sizes or ks):
-        learned = Moments(provenance={"tuned": raw.tuned}).update(raws[0])
+        learned = Moments(provenance={"tuned": raw.tuned}).update(scored.sides[0])
 
     def whitened(by: Fit) -> Sequence[np.ndarray]:
-        return _finished(raw.with_fit(by), raws)
+        assert by.whitening is not None
+        return _finished(raw.head.then(Whiten.of(by.whitening), Normalize()), scored)
 
     fits = [fit(learned, bytes=size, **whitening) for size in sizes]
     mark = "" if known is None else WHITENED
     if known is None and fits and fits[0].whitening is not None:
         mark, base = WHITENED, whitened(fits[0])
     if judged:
-        yield _Way(RAW, raws, own=raw is own)
+        yield _Way(RAW, scored.sides, own=raw is own)
     if known is not None or not judged:
         yield _Way(mark or RAW, base, own=base is own_sides and own.code is None)
     for k in ks:

@@ -79,7 +79,8 @@ class JoinedIndex(Searches):
 
     def _nearest(self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None) -> Ranking:
         results = [index._nearest(queries, k, some, where) for index, some in self._parts(among)]
-        return first(*(np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True)), k)
+        scores, ids = (np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True))
+        return first(scores, ids, k)
 
     def _hits(
         self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None, texts: Sequence[str] | None

@@ -155,7 +155,7 @@ class View:
             head=head.fingerprint,
             pooling=head.name,
             max_length=self.core.max_length,
-            dimension=self.columns,
+            dimension=self.uncoded.dimension,
             prompt=_shown(head, self.prompt),
             prompts={role: _shown(head, prompt_for(self.core.prompts, role)) for role in ROLES},
             code=None if code is None else f"{code.name}-{code.nbytes}-{self.fingerprint[:8]}",

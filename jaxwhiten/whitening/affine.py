@@ -86,7 +86,8 @@ class Affine:
     @functools.cached_property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and b of the map written as x W + b, rounded to float32 once; unit length is not part of it."""
-        assert self.matrix is not None
+        if self.matrix is None:
+            return np.eye(self.inputs, dtype=np.float32), np.zeros(self.outputs, np.float32)
         bias = self.offset - self.shift @ self.matrix
         return np.ascontiguousarray(self.matrix, np.float32), bias.astype(np.float32)
 
