@@ -288,7 +288,7 @@ def encode_view(view: View, texts: Sequence[str], *, cache: bool = True) -> np.n
 
     if cache:
         try:
-            return view.finished(EmbeddingStore().encode(view.unfitted, texts), view.unfitted)
+            return view.finished(EmbeddingStore().encode(view.unfitted, texts))
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
             warn(f"Continuing without a cache ({error}): {advice}.")
@@ -299,4 +299,4 @@ def encode_for(index: Index, texts: Sequence[str], *, cache: bool = True) -> np.
     """The vectors of texts, encoded as the documents of an index were; InputError if it has no encoder."""
     from jaxwhiten.search.text import view_for
 
-    return encode_view(view_for(index, index.text_views(), "document"), texts, cache=cache)
+    return encode_view(view_for(index, index.view, "document"), texts, cache=cache)

@@ -101,8 +101,7 @@ def export(
         return Report(f"{output}: {what}", {"output": output, "format": format})
     model = encoder.load()
     if whitening and isinstance(fitted, Code):
-        model.view.uncoded.check_fitted(fitted, whitening)
-        model = model.with_code(fitted)
+        model = model.with_view(model.view.with_code(fitted, whitening))
     elif whitening:
         model = model.with_view(model.view.unfitted) if database else model
         model = model.with_whitening(fitted, where=whitening)
@@ -140,7 +139,7 @@ def _database(
     lines = [f"{output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts: Json = {"output": output, "format": format, **settings}
     if "gamma" in settings:
-        say_gamma(encoder.with_view(encoder.view.unfitted))
+        say_gamma(encoder)
     if index is not None and into is not None:
         place = one_line(into)
         changes = _fill(output, into, index, stored, keep=keep)

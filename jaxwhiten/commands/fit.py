@@ -121,7 +121,7 @@ def fit(
         vectors = encode(model, first, "document", cache=not no_cache)
         fitted = Moments().update(vectors).merge(model.documents.moments(texts))
         provenance |= model.documents.provenance()
-        if output and bytes is not None and model.view.unfitted is model.view:
+        if output and bytes is not None and model.view.code is None and model.view.head.whitening is None:
             loss = _loss(model, first[:_SCORED], vectors, bytes, knobs)
     lines = []
     facts: Json = {"output": output, "moments": moments, "rows": fitted.n}

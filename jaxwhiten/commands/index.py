@@ -15,8 +15,8 @@ from jaxwhiten.commands.arguments import (
     TableOptions,
     check_new,
     check_sizes,
-    encode,
     encode_for,
+    encode_view,
 )
 from jaxwhiten.commands.texts import (
     InputDocuments,
@@ -217,10 +217,9 @@ def _of_texts(documents: InputDocuments, encoder: EncoderOptions, settings: Json
     model = encoder.load()
     coded = settings["bytes"] or model.view.head.code
     BACKENDS[settings["backend"]].store(coded=bool(coded))
-    floats = model.with_view(model.view.uncoded)
-    check_sizes(floats.dimension, bytes=settings["bytes"])
-    vectors = encode(floats, texts, "document", cache=cache)
-    return index_of(model, texts, vectors, ids=ids, metadata=metadata, **settings)
+    check_sizes(model.view.columns, bytes=settings["bytes"])
+    vectors = encode_view(model.view.in_role("document", coded=False), texts, cache=cache)
+    return index_of(model.view, texts, vectors, ids=ids, metadata=metadata, **settings)
 
 
 def _of_parts(path: str, settings: Json) -> Index:

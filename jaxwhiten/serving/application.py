@@ -43,7 +43,7 @@ class Service:
         self.batcher = batcher
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
-        self.widths = _widths(encoder.view.uncoded)
+        self.widths = _widths(encoder.view)
         self._prompted: dict[str, View] = {}  # by the names of prompts, since texts of one view can share a batch
 
     async def embeddings(self, asked: EmbeddingsRequest) -> Response:
@@ -55,8 +55,8 @@ class Service:
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
-        view = self.encoder.view if coded else self.encoder.view.uncoded
-        rows, tokens, cut = await self.batcher.encode(view.in_role(role), asked.input)
+        view = self.encoder.view.in_role(role, coded=coded)
+        rows, tokens, cut = await self.batcher.encode(view, asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any
         decode = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
@@ -139,7 +139,7 @@ def _about(model: str) -> Json:
 def _widths(view: View) -> Sequence[int]:
     """The numbers of leading columns that are vectors themselves: any of a whitening, or what the folder declares."""
     if view.head.whitening is not None:
-        return range(1, view.dimension + 1)
+        return range(1, view.columns + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
         folder = folders.transformer_folder(folders.resolve_folder(view.core.name))
         return sorted(read_object(folder / "config.json").get("matryoshka_dimensions", ()))
@@ -175,7 +175,7 @@ def application(
     registry = CollectorRegistry()
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
-    views = dict.fromkeys([encoder.documents, encoder.view.uncoded.documents])
+    views = dict.fromkeys([encoder.documents, encoder.view.in_role("document", coded=False)])
     posts: dict[str, Callable[..., Any]] = {
         "/v1/embeddings": service.embeddings,
         "/embed": service.embed,

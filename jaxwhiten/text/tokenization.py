@@ -26,9 +26,9 @@ from jaxwhiten.text.settings import TOKENIZER_SETTINGS, TransformerSettings, tok
 from jaxwhiten.text.words import TokenIds, WordTable
 from jaxwhiten.types import Fields, Json
 
-OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+_OLDER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
-_FILES = (*_COMPANIONS, *OLDER_TOKENIZER_FILES)
+_FILES = (*_COMPANIONS, *_OLDER_FILES)
 _ADDED = "added.json"
 _LIBRARIES = ("transformers", "tokenizers")
 _NO_ADVICE = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
@@ -296,7 +296,7 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
     with _refusing(folder, "cannot be read"):
         if settings is None and file.is_file():
             return _checked_tokenizer(file)[0], set()
-        if not any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES)):
+        if not has_tokenizer(folder):
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         # Most classes of transformers replace rules of the file. It takes seconds to import, and so is asked once.
         names = [name for name in (*_FILES, "config.json") if (folder / name).is_file()]
@@ -395,6 +395,11 @@ def _factor(step: Json) -> int:
 def _size(text: str) -> int:
     """The length in characters after full decomposition: Unicode's normal forms do not lengthen that any more."""
     return len(unicodedata.normalize("NFKD", text)) if len(text) <= LIMIT else len(text)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder contains a tokenizer."""
+    return any((folder / name).is_file() for name in ("tokenizer.json", *_OLDER_FILES))
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:

@@ -212,7 +212,7 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
     if options.dtype != encoder.view.core.engine.dtype:
         module = load_model(encoder.name, dtype=options.dtype)[0]
     module.remat = options.remat
-    head = encoder.view.head.unfitted()
+    head = encoder.view.head.without_fitted()
     if head is not encoder.view.head:
         fitted = {"whitening": encoder.view.head.whitening, "code": encoder.view.head.code}
         what = " and ".join(name for name, value in fitted.items() if value is not None)
@@ -230,7 +230,7 @@ def fit_options(encoder: Encoder) -> str:
     code, whitening = encoder.view.code, encoder.view.head.whitening
     options: Json = {}
     if whitening is not None or code is None:
-        options["-k"] = encoder.view.uncoded.dimension
+        options["-k"] = encoder.view.columns
     if code is not None:
         options["--bytes"] = code.nbytes
     # Without γ, vectors may be coded unchanged.

@@ -89,7 +89,7 @@ DOCUMENTS = {
 }
 QUERIES = {
     "Index.search": lambda a, b, _: index_of(a).search(b.encode_query(NEW), 2),
-    "view_for": lambda a, b, _: view_for(index_of(a), b),
+    "view_for": lambda a, b, _: view_for(index_of(a), b.view),
 }
 
 

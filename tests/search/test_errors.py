@@ -165,4 +165,4 @@ def test_nothing_is_encoded_before_a_mistake_is_found(tiny_model, monkeypatch):
     index = encoder.index(["a", "b"], backend="jax")
     monkeypatch.setattr("jaxwhiten.views.view.View.__call__", lambda *_: pytest.fail("encoded"))
     check(InputError, lambda: encoder.index(["a", "b"], backend="faiss-ivf"), "codes alone")
-    check(MismatchError, lambda: view_for(index, other), "max_length 32 16")
+    check(MismatchError, lambda: view_for(index, other.view), "max_length 32 16")

@@ -128,7 +128,7 @@ def test_blocks_equal_a_full_sort_with_ties(mesh, small_blocks, n, k, levels):
     rng = np.random.default_rng(n + k)
     documents = rng.integers(-levels, 0, (n, 3)).astype(np.float32)
     queries = rng.integers(0, 3, (5, 3)).astype(np.float32)
-    actual = kernels.searcher(mesh, k)(queries, kernels.place_floats(mesh, documents), n)
+    actual = kernels.searcher(mesh, k)(queries, kernels.Floats(kernels.sharded(mesh, documents)), n)
     for results, expected in zip(actual, by_sorting(queries @ documents.T, k), strict=True):
         np.testing.assert_array_equal(results, expected)
 
