@@ -20,13 +20,12 @@ def texts(tmp_path):
     return found
 
 
-@pytest.mark.parametrize("rescore", [(), ("--rescore", "float16")])
-def test_an_index_of_codes(run, tiny_model, texts, tmp_path, rescore):
-    words = ("--model", tiny_model, *MODEL, "--bytes", 8, *rescore, "-o", tmp_path / "index")
+def test_an_index_of_codes(run, tiny_model, texts, tmp_path):
+    words = ("--model", tiny_model, *MODEL, "--bytes", 8, "--rescore", "float16", "-o", tmp_path / "index")
     done = run("index", tmp_path / "texts.txt", *words)
     assert (done.code, "400 texts, spectrum codes of 8 bytes, faiss-flat" in done.out) == (0, True), done.err
     index = load_index(tmp_path / "index")
-    assert (index.codes.bytes, index.rescore) == (8, rescore[1] if rescore else None)
+    assert (index.codes.bytes, index.rescore) == (8, "float16")
     assert "γ=1: the encoder is not fine-tuned" in done.err
     done = run("search", tmp_path / "index", texts[7], "-k", 3)
     assert texts[7] in done.out

@@ -26,17 +26,6 @@ def parquet(tmp_path):
     return tmp_path / "sentences.parquet"
 
 
-def test_lines_give_the_vectors_in_order(run, tiny_model, tmp_path, vectors):
-    path = tmp_path / "sentences.txt"
-    path.write_text("".join(text + "\n" for text in SENTENCES), encoding="utf-8")
-    done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.npy", "--block", 4)
-    assert (done.code, done.out.count("\n")) == (0, 1)
-    assert "10 32-dimensional vectors" in done.out
-    out = np.load(tmp_path / "e.npy")
-    assert out.dtype == np.float32
-    np.testing.assert_allclose(out, vectors, atol=1e-5)
-
-
 def test_parquet_holds_texts_and_vectors(run, tiny_model, tmp_path, vectors, parquet):
     pq = pytest.importorskip("pyarrow.parquet")
     done = run("encode", parquet, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.parquet", "--block", 3)

@@ -1,13 +1,9 @@
 """`jaxwhiten fit`: the whitening of the library, from sentences, vectors or moments, and what it must know later."""
 
-import io
-import sys
-
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments, Whitening
-from tests.sentences import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 
@@ -31,15 +27,6 @@ def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vec
     moments = Moments.load(whitening_file.parent / "moments.safetensors")
     np.testing.assert_allclose(moments.covariance(), np.cov(vectors.T, ddof=0), atol=1e-5)
     assert moments.provenance["fingerprint"] == encoder.view.fingerprint
-
-
-def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, monkeypatch):
-    raw = "\n\n".join(generated(400)) + "\n  \n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw.encode())))
-    done = run("fit", "-", "--model", tiny_model, *MODEL, "--moments", tmp_path / "m.safetensors")
-    assert done.code == 0, done.err
-    moments = Moments.load(tmp_path / "m.safetensors")
-    assert (moments.n, moments.provenance["corpus"]) == (400, "stdin")
 
 
 def test_moments_of_parts_make_the_whole(run, tiny_model, corpus, whitening_file, tmp_path):

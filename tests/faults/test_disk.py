@@ -17,6 +17,7 @@ from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import OutputError
 from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import load_index
+from tests.commands.conftest import contents
 from tests.conftest import ONE_DEVICE, own_cache
 from tests.faults.conftest import earlier
 from tests.sentences import generated
@@ -58,10 +59,6 @@ def words(what, output, corpus, tiny_model, whitening_file, vectors):
     }[what]
 
 
-def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def fill(disk, leave):
     free = shutil.disk_usage(disk).free
     (disk / "filler").write_bytes(b"\0" * (free - leave))
@@ -93,8 +90,7 @@ def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vector
         assert said == f"error: {output}: {wanted}"
     else:
         assert _FULL.fullmatch(said)[1] == str(output)
-    after = contents(disk)
-    assert after == before
+    assert contents(disk) == before
     if index:
         assert load_index(output).size == 20
 
@@ -134,38 +130,6 @@ def test_a_full_cache(run, disk, corpus, tiny_model, tmp_path, monkeypatch):
     (disk / "filler").unlink()
     np.testing.assert_allclose(store.encode(encoder, texts), encoder.encode(texts), atol=1e-5)
     assert len(list((disk / "store").iterdir())) == 1
-
-
-def limited(code, tmp_path, most=4096):
-    """Runs code in a process whose files may not grow beyond `most` bytes: a full disk without a mount."""
-    limit = (
-        "import resource, signal\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-B", "-c", limit + code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")},
-        timeout=120,
-    )
-
-
-def test_tensors_where_files_may_not_grow(tmp_path):
-    path = tmp_path / "x"
-    io.save_tensors(path, {"a": np.zeros(3)}, kind="moments", header={})
-    before = path.read_bytes()
-    code = (
-        "import numpy as np; from jaxwhiten import io; from jaxwhiten.errors import OutputError\n"
-        f"try: io.save_tensors({str(path)!r}, {{'a': np.zeros(100_000)}}, kind='moments', header={{}})\n"
-        "except OutputError as error: print('REFUSED', error)"
-    )
-    done = limited(code, tmp_path)
-    assert done.stdout.startswith(f"REFUSED {path}: could not be written ("), done.stderr[-2000:]
-    assert path.read_bytes() == before
-    assert contents(tmp_path) == {Path("x"): before}
 
 
 def test_unreadable_input(run, tmp_path, tiny_model):

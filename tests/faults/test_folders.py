@@ -24,6 +24,7 @@ from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
 from jaxwhiten.text import copy_tokenizer
+from tests.commands.conftest import contents
 from tests.sentences import generated
 from tests.tiny import write_cross_encoder, write_model
 
@@ -187,10 +188,6 @@ def writers(models, kind):
 
 def flipped(function, what):
     return lambda folder: function(folder, what)
-
-
-def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def full(number):

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from jaxwhiten import io
+from jaxwhiten import Encoder, io
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.codes.files import open_vectors
 from jaxwhiten.errors import DataError, ModelError
 from jaxwhiten.head import read_head
 from jaxwhiten.models import EncoderConfig, checkpoint, folders, loading
 from jaxwhiten.models.folders import FAMILIES
+from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.text.tokenization import BulkTokenizer
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening
@@ -149,8 +151,12 @@ X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
 
 
 def fitted(folder, name):
-    made = {"moments": Moments().update(X), "whitening": Whitening(n_components=3, beta=0.5).fit(X)}[name]
-    made.save(folder / "saved", {"model": "m"})
+    made = {
+        "moments": Moments().update(X),
+        "whitening": Whitening(n_components=3, beta=0.5).fit(X),
+        "spectrum": SpectrumCode(bytes=1).fit(X),
+    }
+    made[name].save(folder / "saved", {"model": "m"})
     return (folder / "saved").read_bytes()
 
 
@@ -164,6 +170,24 @@ def npy(folder):
     out = bytes_io.BytesIO()
     np.save(out, X)
     return out.getvalue()
+
+
+PART = "parts/part-000000.parquet"
+
+
+def part(folder):
+    pytest.importorskip("pyarrow", reason="the extra data")
+    (folder / "a.txt").write_text("\n".join(SENTENCES[:4]))
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean")
+    embed_files([Source(str(folder / "a.txt"))], folder / "parts", encoder, show_progress=False)
+    return (folder / PART).read_bytes()
+
+
+def read_part(folder):
+    """What is read is what was written: every other file has another checksum."""
+    found = Parts(folder / "parts").all()
+    assert (folder / PART).read_bytes() == (folder / "whole").read_bytes()
+    return found
 
 
 def load_weights(folder):
@@ -217,8 +241,9 @@ FILES = {
             lambda folder, name=name: loaded(folder, name),
             lambda _: None,
         )
-        for name in ("moments", "whitening")
+        for name in ("moments", "whitening", "spectrum")
     },
+    "part of a corpus": Kind(PART, part, read_part, lambda _: None),
     "vectors": Kind("v.npy", npy, lambda folder: open_vectors(str(folder / "v.npy")), check_vectors),
 }
 

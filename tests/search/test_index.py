@@ -1,21 +1,19 @@
 """Every backend behind the one interface: results, the whitening inside, and the lists of FAISS."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Space
+from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index, load_index
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
 CPU = [*EXACT, "faiss-ivf"]
 LISTS = {"bytes": 8, "tuned": True}
-SPACE = Space(model="m", fingerprint="f00", pooling="mean", max_length=64)
 
 
 @pytest.fixture(scope="module")
@@ -111,17 +109,6 @@ def test_lists_and_probes_are_chosen_by_size_and_recall_and_said(vectors, querie
     assert note.startswith(f"nprobe={index.options['nprobe']} of {index.options['nlist']} lists: recall@10 ")
     found, exact = (one.search(queries, 10)[1] for one in (index, build_index(vectors, "faiss-flat", **LISTS)))
     assert np.mean([len({*a} & {*b}) / 10 for a, b in zip(found, exact, strict=True)]) > 0.9
-
-
-@pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
-def test_a_query_encoded_otherwise_is_refused(key, vectors):
-    index = build_index(vectors, "jax", space=SPACE)
-    index.check_fits(dataclasses.replace(SPACE, model="the same under another name"))
-    shown = "another model|other weights" if key == "fingerprint" else f"expected {key}="
-    with pytest.raises(MismatchError, match=shown):
-        index.check_fits(dataclasses.replace(SPACE, **{key: 8 if key == "max_length" else "other"}))
-    with pytest.raises(MismatchError, match=shown):
-        index.check_fits(dataclasses.replace(SPACE, **{key: None}))
 
 
 def test_texts_are_encoded_by_the_index(tiny_model, tmp_path):

@@ -75,17 +75,6 @@ def test_sigterm_loses_no_request(started):
         httpx2.get(f"{url}/health")
 
 
-def test_mistakes(capsys):
-    for words, message in (
-        (["--writable"], "--writable changes an index: specify it with --index."),
-        (["--queue", "0"], "--queue 0: expected an integer of at least 1."),
-        (["--timeout", "-1"], "--timeout -1.0: expected a number above 0."),
-        (["--port", "70000"], "--port 70000: expected an integer from 0 to 65535."),
-    ):
-        assert cli.main(["serve", "jaxwhiten-tiny", *words]) == 2
-        assert capsys.readouterr().err == f"error: {message}\n"
-
-
 def test_a_taken_port_is_an_error(capsys):
     from jaxwhiten import serving
 

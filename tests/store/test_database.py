@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from jaxwhiten.errors import FormatError, InputError, OutputError
 from jaxwhiten.store import SQLite, database, replacing
-from tests.faults.conftest import disk  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parents[2]
 KIND = 7
@@ -220,18 +218,6 @@ def test_any_number_of_values(count):
     found, chosen = numbers(None), [3 * number for number in range(count)]
     found.change(lambda c: c.executemany("INSERT INTO numbers VALUES (?)", [[n] for n in range(3 * count + 1)]))
     assert [n for (n,) in found.rows_of("SELECT number FROM numbers WHERE number IN", chosen)] == chosen
-
-
-def test_a_full_disk_changes_nothing(disk):  # noqa: F811 (the fixture)
-    found = numbers(disk / "x", create=True)
-    found.change(lambda connection: insert(connection, 1))
-    (disk / "filler").write_bytes(bytes(shutil.disk_usage(disk).free - (16 << 10)))
-    with pytest.raises(OutputError, match=r"x: could not be written \(No space left on device\); nothing was changed"):
-        found.change(lambda c: c.executemany("INSERT INTO numbers VALUES (?)", [[n] for n in range(100_000)]))
-    assert content(found) == content(numbers(disk / "x")) == [1]
-    (disk / "filler").unlink()
-    found.change(lambda connection: insert(connection, 2))
-    assert content(numbers(disk / "x")) == [1, 2]
 
 
 def test_a_file_that_takes_the_place_of_another_is_noticed(tmp_path):
