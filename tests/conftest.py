@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -321,12 +320,6 @@ def cross_encoder(tmp_path_factory) -> Path:
     from tests.tiny import write_cross_encoder
 
     return write_cross_encoder(tmp_path_factory.mktemp("tiny") / "tiny-cross")
-
-
-def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """All files of an archive; Python has filters from 3.11.4 on, and warns where none is chosen."""
-    filters = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-    archive.extractall(folder, **filters)
 
 
 @pytest.fixture(params=("jax", "openvino"))

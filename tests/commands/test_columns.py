@@ -21,6 +21,8 @@ negative,positive,anchor                        321   -       32     -
 hard_negative_1,hardNegative2,query,document    3412  -       34     -
 Document,Query                                  21    -       21     -
 answer_text,question_text                       21    -       21     -
+neg,pos,query                                   321   -       32     -
+evidence,claim                                  21    -       21     -
 hypothesis,premise                              21    -       -      -
 question,answer,url                             12    -       12     -
 lang,question,answer                            23    -       23     -
