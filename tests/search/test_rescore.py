@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search import build_index
 from jaxwhiten.whitening import Whitening
 
 N, D = 2000, 24
@@ -16,7 +16,7 @@ def vectors():
 
 
 @pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
-def test_the_copy_gives_nearly_the_true_scores_and_order(backend, vectors, tmp_path):
+def test_the_copy_gives_nearly_the_true_order(backend, vectors):
     if backend.startswith("faiss"):
         pytest.importorskip("faiss")
     whitening = Whitening(gamma=0.5).fit(vectors)
@@ -31,10 +31,4 @@ def test_the_copy_gives_nearly_the_true_scores_and_order(backend, vectors, tmp_p
         return np.mean([len(set(a) & set(b)) / 10 for a, b in zip(ids, wanted[1], strict=True)])
 
     assert recall(found[1]) > recall(rough[1]) + 0.1
-    truth = dict(zip(*(part[0] for part in exact.search(queries[:1], N)[::-1]), strict=True))
-    np.testing.assert_allclose(found[0][0], [truth[i] for i in found[1][0]], atol=0.02)
     assert (np.diff(found[0], axis=1) <= 0).all()
-    index.save(tmp_path / "index")
-    loaded = load_index(tmp_path / "index")
-    assert loaded.nbytes == index.nbytes
-    np.testing.assert_array_equal(loaded.search(queries, 10)[1], found[1])
