@@ -9,6 +9,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search.text import without_blank
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
@@ -126,3 +127,10 @@ def test_texts_are_encoded_by_the_index(tiny_model, tmp_path):
             changed.add(["x"], ids=["e"], documents=["x"])
     with pytest.raises(InputError, match="no encoder"):
         build_index(np.eye(3), "jax").add(["x"])
+
+
+def test_texts_without_anything_to_read_are_blank():
+    texts = ["a", " ", "\u200b", "\x00\x07 ", "\ufeff\u2060", "\u3164", "\u00ad\n", " .\u200b", "\U0001f600"]
+    kept, ids, metadata, skipped = without_blank(texts, list(range(9)), [{"row": row} for row in range(9)])
+    assert (kept, ids, skipped) == (["a", ".\u200b", "\U0001f600"], [0, 7, 8], 6)
+    assert metadata == [{"row": row} for row in ids]
