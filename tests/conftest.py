@@ -39,6 +39,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+os.environ["PYTHONPATH"] = str(ROOT)  # of processes that tests start, wherever they run
 sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of
 
 _ENGINE = os.environ.get("JAXWHITEN_ENGINE")  # of a run that tries another default

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jaxwhiten.terminal import interrupts
-from tests.conftest import ONE_DEVICE, ROOT, without_hwloc
+from tests.conftest import ROOT, without_hwloc
 from tests.tiny import SENTENCES
 
 # Started in the background of a shell, this process and its children have SIGINT ignored.
@@ -21,7 +21,7 @@ IMPORTED = "import time:"
 
 
 def start(*words, **options):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), **options.pop("variables", {})}
+    environment = {**os.environ, **options.pop("variables", {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT, "env": environment}
     return subprocess.Popen([sys.executable, "-c", RESTORE, *map(str, words)], **{**pipes, **options})
 

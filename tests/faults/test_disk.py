@@ -18,7 +18,6 @@ from jaxwhiten.errors import OutputError
 from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import load_index
 from tests.commands.conftest import contents
-from tests.conftest import ONE_DEVICE, own_cache
 from tests.faults.conftest import earlier
 from tests.sentences import generated
 
@@ -143,33 +142,16 @@ def test_unreadable_input(run, tmp_path, tiny_model):
     assert not list(tmp_path.glob(".*"))
 
 
-PROGRAM = (  # started in the background of a shell, SIGINT would be ignored
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "from jaxwhiten.commands.cli import program; program()"
-)
-
-
-def start(words, tmp_path, **options):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")}
-    command = [sys.executable, "-c", PROGRAM, *map(str, words)]
-    options = {"stdout": subprocess.PIPE, **options}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, **options)
-
-
 @pytest.mark.slow
-def test_stdout_on_a_full_disk(tiny_model, corpus, tmp_path):
+def test_stdout_on_a_full_disk(tiny_model, corpus):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     with open("/dev/full", "wb") as full:
-        process = start(
-            ["encode", corpus, "-o", "-", "--model", tiny_model, "--pooling", "mean"], tmp_path, stdout=full
-        )
-        said = process.communicate(timeout=120)[1].decode()
-    assert process.returncode == 1, said
-    assert [line for line in said.splitlines() if not line.startswith("warning")] == [
-        "error: the output: could not be written (No space left on device); existing files are intact. Free some space,"
-        " or choose another location."
-    ]
+        words = f"-m jaxwhiten.commands.cli encode {corpus} -o - --model {tiny_model} --pooling mean".split()
+        done = subprocess.run([sys.executable, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1, done.stderr
+    (error,) = [line for line in done.stderr.splitlines() if not line.startswith("warning")]
+    assert _FULL.fullmatch(error).groups()[:2] == ("the output", "No space left on device")
 
 
 def test_what_killed_processes_left_is_cleared_after_a_day(tmp_path):

@@ -20,7 +20,7 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.runners import Parts
 from jaxwhiten.search import load_index
 from jaxwhiten.training.log import read_metrics
-from tests.conftest import ONE_DEVICE, ROOT, own_cache
+from tests.conftest import own_cache
 from tests.sentences import generated
 
 pytestmark = pytest.mark.slow
@@ -57,8 +57,8 @@ for number in range(int(rounds)):
 
 def started(folder, *words):
     """A Python process in a folder, where it keeps what it compiles. A pipe of errors would stop it once it is full."""
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    environment |= {"JAXWHITEN_CACHE_DIR": own_cache(folder / "cache"), "JAX_COMPILATION_CACHE_DIR": f"{folder}/xla"}
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "JAXWHITEN_CACHE_DIR": own_cache(folder / "cache")}
+    environment["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/xla"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with open(folder / "errors", "wb") as errors:
         command = [sys.executable, *map(str, words)]

@@ -6,13 +6,10 @@ import sys
 
 import pytest
 
-from tests.conftest import ONE_DEVICE, ROOT
-
 
 def run(program, *arguments, cores="2", timeout=400):
     """The words that a program prints, in a process of its own; a single core takes no threads."""
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    environment["NPROC"] = cores
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "NPROC": cores}
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr[-3000:]

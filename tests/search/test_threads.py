@@ -7,14 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jaxwhiten.search import build_index, load_index
 
-ROOT = Path(__file__).resolve().parents[2]
 SOAK = float(os.environ.get("JAXWHITEN_SOAK_SECONDS", "10"))
 D = 16
 EVERYTHING = np.random.default_rng(0).standard_normal((40_000, D)).astype(np.float32)
@@ -148,8 +146,7 @@ def test_writers_that_are_killed_and_readers_of_one_file(options, tmp_path):
 
     def started(program, *words):
         command = [sys.executable, "-c", AGREED + program, str(path), *map(str, words)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = processes.enter_context(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        process = processes.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         processes.callback(process.kill)
         return process
 

@@ -1,7 +1,6 @@
 """`jaxwhiten serve` as a process: its messages, its mistakes, and SIGTERM in the middle of work."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -19,7 +18,6 @@ from jaxwhiten.commands import cli
 from jaxwhiten.errors import ModelError
 from jaxwhiten.text.tokenization import COUNTS
 from jaxwhiten.views.stream import Run
-from tests.conftest import ONE_DEVICE, ROOT
 from tests.serving.conftest import TEXTS
 
 pytest.importorskip("fastapi")
@@ -32,10 +30,7 @@ def started():
 
     def start(*words):
         command = [sys.executable, "-m", "jaxwhiten.commands.cli", "serve", *words, "--port", "0"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "XLA_FLAGS": ONE_DEVICE}
-        running.append(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        )
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return running[-1], re.fullmatch(r"Serving (\S+) on (http://\S+)\n", running[-1].stdout.readline())[2]
 
     yield start

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from jaxwhiten.errors import FormatError, InputError, OutputError
 from jaxwhiten.store import SQLite, database, replacing
 
-ROOT = Path(__file__).resolve().parents[2]
 KIND = 7
 SLOWLY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -126,7 +124,7 @@ def test_processes_and_threads_take_turns(tmp_path):
     found = numbers(tmp_path / "x", create=True)
     found.change(lambda connection: insert(connection, 0))
     command = [sys.executable, "-c", WRITER, str(tmp_path / "x")]
-    processes = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) for _ in range(2)]
+    processes = [subprocess.Popen(command) for _ in range(2)]
 
     def write():
         for _ in range(100):
