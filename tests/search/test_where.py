@@ -63,6 +63,7 @@ def test_a_filter_and_ids_both_hold(index):
         "(SELECT count(*) FROM documents a, documents b, documents c, documents d, documents e, documents f)",
         {"lan": "en"},
         {"lang": {"about": "en"}},
+        {"lang": {"in": "en"}},
         {"lang": {"gt": None}},
         {"n": {"gt": [1]}},
         {"n": 2**70},
