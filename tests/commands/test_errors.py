@@ -10,6 +10,7 @@ from tests.commands.conftest import MODEL, contents, words_of
 USAGE = {
     "idnex {texts.txt}": "'index'",
     "--verson": "'--version'",
+    "encode --outptu=x": "'--output'",
     "fit x --gama 1": "'--gamma'",
     "fit x --jsn": "'--json'",
     "fit x -q": "-q",
@@ -17,6 +18,7 @@ USAGE = {
     "encode {texts.txt}": "--output missing",
     "encode {texts.txt} -o": "-o argument",
     "search x -k two": "-k two",
+    "search x -k 1.5": "-k 1.5",
     "score -- -a.csv --b": "--b",
     "--print-completion fish": "bash zsh",
     "serve m --port 70000": "--port 70000 65535",
