@@ -128,6 +128,7 @@ def test_shards_and_texts_are_whitened_alike(run, tiny_model, texts, tmp_path, t
         assert ("γ=1: the encoder is not fine-tuned" in done.err) == (not told)
 
 
+@pytest.mark.slow
 def test_shards_of_codes_become_an_index_of_them(run, coded, texts, tmp_path):
     pytest.importorskip("pyarrow")
     assert run("embed", tmp_path / "texts.txt", "--model", coded, "-o", tmp_path / "emb").code == 0

@@ -64,6 +64,7 @@ def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkey
         assert len(encoded) == len(set(encoded)) > 60
 
 
+@pytest.mark.slow
 def test_score_and_fit_show_what_codes_lose(run, tmp_path):
     task = load_sts("sts_sample").splits["test"]
     sides = list(dict.fromkeys(task.sentence1)), list(dict.fromkeys(task.sentence2))[:80]

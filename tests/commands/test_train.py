@@ -29,6 +29,7 @@ def test_help_lists_the_objectives(run):
     assert set(OBJECTIVES) <= set(re.findall(r"\w+", run("train", "--help").out.partition("--objective OBJECTIVE")[2]))
 
 
+@pytest.mark.slow
 def test_pairs_give_a_model_folder_with_figures_and_a_verdict(run, pairs, shallow_model, tmp_path):
     done = run("train", pairs, "--model", shallow_model, "-o", tmp_path / "tuned", "--held-out", 0.3, *FAST)
     assert done.code == 0, done.err
