@@ -47,6 +47,7 @@ def test_any_rows_have_finite_answers_and_as_many_white_directions_as_their_rank
     assert np.allclose(covariance, np.eye(rank), atol=1e-6 + 100 * digits)
 
 
+@pytest.mark.slow
 @fuzz(0.5)
 @given(X=rows(np.float32), power=st.integers(-40, 40))
 def test_the_unit_of_the_rows_does_not_matter(X, power):
