@@ -1,13 +1,8 @@
-"""Training programs in processes of their own: made-up rows, a start, a wait, and the losses of every step."""
-
-import os
-import subprocess
-import sys
+"""Made-up rows for training programs, and the losses of every step."""
 
 import numpy as np
 
 from jaxwhiten.training.log import read_metrics
-from tests.conftest import ONE_DEVICE, ROOT
 from tests.tiny import SENTENCES
 
 WORDS = " ".join(SENTENCES).split()
@@ -47,41 +42,6 @@ def write_text(path, lines=600, seed=0):
     return path
 
 
-def softmax_arguments(model, folder):
-    """Settings of a run of softmax on a table of that folder, without a dev set."""
-    return {
-        "model": str(model),
-        "data.file": str(write_table(folder / "rows.tsv")),
-        "data.columns": "('one','two')",
-        "data.label": "label",
-        "data.classes": "('no','maybe','yes')",
-        "max_length": "16",
-        "batch_size": "8",
-        "buckets": "1",
-        "steps": "200",
-        "learning_rate": "1e-3",
-        "dev": "",
-        "test": "()",
-        "save_every": "25",
-        "log_every": "1",
-        "output": str(folder / "run"),
-    }
-
-
-def start(program, arguments, cache, config=None, flags=ONE_DEVICE, **options):
-    """`python -m train.PROGRAM` with its defaults or another config, these settings and one device."""
-    command = [sys.executable, "-m", f"train.{program}", "--config", config or f"configs/defaults.py:{program}"]
-    command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    environment = {**os.environ, "XLA_FLAGS": flags, "JAXWHITEN_CACHE_DIR": str(cache)}
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
-    return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
-
-
 def steps_of(folder):
     """The loss of every step that was logged."""
     return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
-
-
-def model_bytes(folder):
-    """The weights a run has written."""
-    return (folder / "model" / "model.safetensors").read_bytes()
