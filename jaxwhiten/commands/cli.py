@@ -28,9 +28,21 @@ from jaxwhiten.terminal import interrupts
 
 # Commands, each with its module.
 COMMANDS = {
-    **{"encode": "encode", "embed": "embed", "fit": "fit", "apply": "encode", "inspect": "inspect"},
-    **{"train": "train", "score": "score", "index": "index", "add": "index", "remove": "index"},
-    **{"search": "search", "serve": "serve", "distill": "train", "export": "export", "verify": "verify"},
+    "encode": "encode",
+    "embed": "embed",
+    "fit": "fit",
+    "apply": "encode",
+    "inspect": "inspect",
+    "train": "train",
+    "score": "score",
+    "index": "index",
+    "add": "index",
+    "remove": "index",
+    "search": "search",
+    "serve": "serve",
+    "distill": "train",
+    "export": "export",
+    "verify": "verify",
 }
 _OF_PROGRAM = ("--version", "--print-completion")  # options that no command has
 _DASH = "\0"  # for `-`, which is no option; no argument of a process has it
@@ -124,7 +136,7 @@ def help_of(command: str = "") -> str:
     """The help of a command, or of the program: its docstring and its parameters."""
     text, _, end = _doc(command).partition("\n\nExamples:\n")
     parser = argparse.ArgumentParser(
-        prog=" ".join(["jaxwhiten", command or "COMMAND"]),
+        prog=f"jaxwhiten {command or 'COMMAND'}",
         description=text.partition("\n\nArgs:\n")[0],
         epilog=f"examples:\n{end}" if command else _listed(),
         add_help=False,
@@ -169,6 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command, bound, _ = APP.meta.parse_args(words, print_error=False, exit_on_error=False)
         command(*bound.args, **bound.kwargs)
+        sys.stdout.flush()
     except CycloptsError as error:
         return say(_of_usage(error, next((word for word in words if word in COMMANDS), "")))
     except JaxwhitenError as error:
@@ -200,7 +213,7 @@ def _of_usage(error: CycloptsError, command: str) -> InputError:
     reason = str(error).rstrip(".")
     if isinstance(error, MissingArgumentError) and error.argument and not (error.keyword or error.tokens_so_far):
         reason = f"{' or '.join(error.argument.names)} is missing"
-    return InputError(f"{reason}: see {' '.join(filter(None, ['jaxwhiten', command]))} --help.")
+    return InputError(f"{reason}: see jaxwhiten {command} --help.")
 
 
 def _unknown_option(word: str, command: str = "") -> InputError:
@@ -277,13 +290,6 @@ def program() -> NoReturn:
         interrupts.end()
     if interrupts.asked():
         interrupts.end()
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _close_stdout()
-    except OSError as error:
-        code = _say_of("stdout", error)
-        _close_stdout()
     sys.exit(code)
 
 
