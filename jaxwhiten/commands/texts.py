@@ -66,9 +66,9 @@ def records(path: str, table: TableOptions, ids: str | None = None, keep: Sequen
 
 def stdin_lines() -> Iterator[str]:
     """The lines of stdin, in UTF-8 whatever the locale is, each at once."""
-    from jaxwhiten.datasets.textfile import BadRows, lines_of
+    from jaxwhiten.datasets.textfile import BadRows, clean_lines, decoded_stream
 
-    return (line for _, line in lines_of(stdin().readline, BadRows("stdin")))
+    return (line for _, line in clean_lines(decoded_stream(stdin().readline), BadRows("stdin")))
 
 
 def stdin() -> Any:

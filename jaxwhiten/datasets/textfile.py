@@ -109,15 +109,11 @@ def numbered_lines(path: PathLike, bad: BadRows | None = None) -> Iterator[tuple
     [(1, 'A dog runs.'), (2, 'It rains.')]
     """
     bad = bad or BadRows(path)
-    yield from _clean(decoded(path, bad), bad)
+    yield from clean_lines(decoded(path, bad), bad)
 
 
-def lines_of(readline: Callable[[], bytes], bad: BadRows) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` for an open file."""
-    yield from _clean(decoded_stream(readline), bad)
-
-
-def _clean(lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, str]]:
+def clean_lines(lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` of what `decoded` or `decoded_stream` yields."""
     for number, line in enumerate(lines, 1):
         if reason := damage(line):
             bad(number, reason)
@@ -140,7 +136,7 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
     """
     path = Path(where).expanduser()
     with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
-        if os.fspath(where) and (path.is_file() or is_pipe(path)):
+        if path.is_file() or is_pipe(path):
             return [path]
     if os.fspath(where) and path.is_dir():
         files = [file for file in _files_below(path) if split_name(file)[1] in endings]

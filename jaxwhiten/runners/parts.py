@@ -11,7 +11,6 @@ import bisect
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import tempfile
@@ -301,8 +300,3 @@ def embed_files(
                 bar.total = round(size * rows / bytes_read)
             bar.update(record["rows"])
     return parts.finish()
-
-
-def text_hash(text: str) -> int:
-    """64 bits by which the text of a row is recognized."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
