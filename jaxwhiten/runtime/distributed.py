@@ -1,7 +1,7 @@
 """One job over several processes: each process's number, and exchange of results.
 
-Every process runs the same program on the same input. The process that `is_writer` writes files. In a job of one process
-nothing is communicated.
+Every process runs the same program on the same input. The process that `is_writer` writes files. In a job of one
+process nothing is communicated.
 
 Functions that exchange data are collective: every process has to call them, in the same order.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from jaxwhiten.errors import MismatchError
-from jaxwhiten.types import Float64, Int64, Shaped, UInt8
+from jaxwhiten.types import Float64, Int64, UInt8
 
 T = TypeVar("T")
 
