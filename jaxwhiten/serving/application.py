@@ -123,6 +123,10 @@ class Service:
             self.encoder.view.head.code.save(path := Path(folder) / "code.safetensors")
             return Response(path.read_bytes(), media_type="application/octet-stream")
 
+    async def search(self) -> Response:
+        """Searches need an index."""
+        raise Refused(404, "This server has no index: start it with --index, a file of `jaxwhiten index`.")
+
     async def health(self) -> Response:
         """That the encoder is compiled: the server answers nothing before."""
         return answer({"status": "ok"})
@@ -180,6 +184,7 @@ def application(
         "/v1/embeddings": service.embeddings,
         "/embed": service.embed,
         "/": service.embed,
+        "/search": service.search,
     }
     gets: dict[str, Callable[..., Any]] = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
     gets |= {"/v1/code": service.code}

@@ -183,10 +183,12 @@ class BulkTokenizer:
             return None
         return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)
 
-    def prompt_length(self, prompt: str, lower_case: bool = False) -> int:
+    def prompt_length(self, form: TextForm) -> int:
         """The number of tokens of a prompt in front of a sentence, [CLS] included, as in sentence-transformers."""
+        if not form.prompt:
+            return 0
         with _refusing(self.folder, "is damaged"):
-            alone = self._adapted(TextForm(lower_case=lower_case)).encode(prompt)
+            alone = self._adapted(form.with_prompt("")).encode(form.prompt)
             return len(alone.ids) - sum(alone.special_tokens_mask[-1:])
 
     def _checked(self, ids: list[list[int]], cut: int = 0) -> TokenIds:
@@ -295,7 +297,8 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
     file = folder / "tokenizer.json"
     with _refusing(folder, "cannot be read"):
         if settings is None and file.is_file():
-            return _checked_tokenizer(file)[0], set()
+            _contents(file)
+            return Tokenizer.from_file(str(file)), set()
         if not any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES)):
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         # Most classes of transformers replace rules of the file. It takes seconds to import, and so is asked once.
@@ -314,7 +317,7 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
 
         if (cached := io.recall(entry, read)) is not None:
             return cached
-        known = _checked_tokenizer(file)[1] if file.is_file() else set()
+        known = {token["content"] for token in _contents(file)["added_tokens"]} if file.is_file() else set()
         tokenizer = _transformers_tokenizer(folder)
         check_growth(file, json.loads(tokenizer.to_str()))
         added = tokenizer.get_vocab().keys() - tokenizer.get_vocab(with_added_tokens=False).keys() - known
@@ -323,14 +326,11 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
         return tokenizer, added
 
 
-def _checked_tokenizer(file: Path) -> tuple[Any, set[str]]:
-    """The tokenizer of a file, and its added tokens."""
-    from tokenizers import Tokenizer
-
-    text = file.read_text(encoding="utf-8")
-    raw = json.loads(text)
+def _contents(file: Path) -> Json:
+    """The contents of a tokenizer's file, whose rules are checked."""
+    raw: Json = json.loads(file.read_text(encoding="utf-8"))
     check_growth(file, raw)
-    return Tokenizer.from_str(text), {token["content"] for token in raw["added_tokens"]}
+    return raw
 
 
 def _transformers_tokenizer(folder: Path) -> Any:
