@@ -174,7 +174,8 @@ def _is_finite(row: tuple[int, Fields]) -> bool:
 
 
 def _not_finite(row: tuple[int, Fields], checkpoints: Checkpoints) -> NonFiniteError:
-    (number, metrics), last = row, checkpoints.latest
+    number, metrics = row
+    last = checkpoints.latest
     place = checkpoints.folder / "checkpoints" / str(last)
     remedy = "No checkpoint was written." if last is None else f"The last good checkpoint is {place}."
     return NonFiniteError(
