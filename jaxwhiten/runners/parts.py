@@ -180,7 +180,7 @@ class Parts:
         message = f"{path}: {REASON}. Delete it, and rerun `jaxwhiten embed`."
         with turning(FormatError, message, OSError, ValueError, FormatError):
             io.same("plan", part["plan"], self.plan.hash)
-            io.check_sha256(path, part["sha256"])
+            io.same("checksum", io.sha256_file(path), part["sha256"])
             return optional("pyarrow.parquet", *_PARQUET).read_table(path)
 
     def write(self, encoder: Encoder, chunk: Chunk) -> Json:

@@ -186,16 +186,24 @@ def application(
         "/": service.embed,
         "/search": service.search,
     }
-    gets: dict[str, Callable[..., Any]] = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
-    gets |= {"/v1/code": service.code}
-    gets |= {"/health": service.health, "/metrics": service.metrics}
+    gets: dict[str, Callable[..., Any]] = {
+        "/v1/models": service.list_models,
+        "/v1/models/{model:path}": service.model,
+        "/v1/code": service.code,
+        "/health": service.health,
+        "/metrics": service.metrics,
+    }
     if index:
         documents = ServedIndex(index, encoder, batcher, registry, writable=writable)
         views[documents.current().query] = None
-        posts |= {"/search": documents.search}
+        posts["/search"] = documents.search
         if writable:
-            posts |= {"/add": documents.add, "/update": documents.update}
-            posts |= {"/upsert": documents.upsert, "/remove": documents.remove}
+            posts |= {
+                "/add": documents.add,
+                "/update": documents.update,
+                "/upsert": documents.upsert,
+                "/remove": documents.remove,
+            }
     batcher.warm_up(views)
     statuses = (400, 401, 404, 408, 413, 415, 421, 422, 429, 503)
     refused: Any = {status: {"description": "Refused"} for status in statuses}

@@ -70,9 +70,9 @@ def read_rows(
     if isinstance(rows, Examples):
         return rows
     source = as_table(rows)
-    alone = objective.columns == (1, 1) and not columns and not isinstance(source, Table)
-    if alone and (Path(str(source)).is_dir() or split_name(str(source))[1] == ".txt"):
-        return text_examples(str(source), skip_bad_rows=skip_bad_rows)
+    if objective.columns == (1, 1) and not columns and not isinstance(source, Table):
+        if Path(source).is_dir() or split_name(source)[1] == ".txt":
+            return text_examples(source, skip_bad_rows=skip_bad_rows)
     where = "the rows" if isinstance(source, Table) else source
     header = read_header(source)
     chosen = _chosen(header, where, objective, columns, label)
@@ -101,8 +101,7 @@ def read_rows(
         raise InputError(f"score_range={score_range}: expected two different numbers within float32's range.")
     of = classes if objective.label == "class" else ()
     examples = examples_of(table, names, label, of, score_range, skip_bad_rows, ABSENT if known else ())
-    unlabeled = len(names) > 2 and examples.label is None
-    if unlabeled:
+    if len(names) > 2 and examples.label is None:
         return examples.without_false_negatives()
     return examples
 
