@@ -70,9 +70,9 @@ def read_rows(
     if isinstance(rows, Examples):
         return rows
     source = as_table(rows)
-    if objective.columns == (1, 1) and not columns and not isinstance(source, Table):
-        if Path(source).is_dir() or split_name(source)[1] == ".txt":
-            return text_examples(source, skip_bad_rows=skip_bad_rows)
+    alone = objective.columns == (1, 1) and not columns
+    if alone and not isinstance(source, Table) and (Path(source).is_dir() or split_name(source)[1] == ".txt"):
+        return text_examples(source, skip_bad_rows=skip_bad_rows)
     where = "the rows" if isinstance(source, Table) else source
     header = read_header(source)
     chosen = _chosen(header, where, objective, columns, label)
