@@ -1,8 +1,8 @@
 """Lines of text files: compression and encoding, in one place.
 
-Every reader of this package uses `decoded` or `numbered_lines`. A line that is not clean UTF-8 text raises an error with
-file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a line, because the other line ends of
-`str.splitlines` occur inside sentences. A pipe is read once.
+Every reader of this package uses `decoded` or `numbered_lines`. A line that is not clean UTF-8 text raises an error
+with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a line, because the other line ends
+of `str.splitlines` occur inside sentences. A pipe is read once.
 """
 
 from __future__ import annotations
