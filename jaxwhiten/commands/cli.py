@@ -15,7 +15,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args
 
 from cyclopts import App, CoercionError, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError
@@ -248,7 +247,7 @@ def _say_of(where: str | bytes, error: OSError) -> int:
     from jaxwhiten.io import writing
 
     try:
-        with writing(Path(os.fsdecode(where))):
+        with writing(os.fsdecode(where)):
             raise error
     except OSError as reported:
         return say(reported)

@@ -180,6 +180,6 @@ def spooled_stream(stream: Any, name: str) -> Path:
     _SPOOLED.append(folder)
     interrupts.unfinished.add(folder.name)
     copy = Path(folder.name, name)
-    with writing(Path(tempfile.gettempdir())), open(copy, "wb") as file:
+    with writing(tempfile.gettempdir()), open(copy, "wb") as file:
         shutil.copyfileobj(stream, file)
     return copy

@@ -243,7 +243,7 @@ class Parts:
         """All `blocks`, one after the other: ids, and vectors or codes in a memory map of a temporary file."""
         shape = (sum(record["rows"] for record in self._finished()), self.plan.dimension)
         dtype = np.dtype(self.plan.dtype)
-        with io.writing(Path(tempfile.gettempdir())), tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
+        with io.writing(tempfile.gettempdir()), tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
             io.reserve(file, math.prod(shape) * dtype.itemsize)
             joined = np.memmap(file, dtype, "w+", shape=shape)
         ids = list[str]()

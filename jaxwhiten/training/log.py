@@ -43,11 +43,11 @@ class Log:
             with hidden("torch"):  # tensorboardX would import it if it is installed, and double the start-up time
                 summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
             optional("matplotlib", *_PLOTTING)  # an error now, not at the end of the run
-            self._path = Path(folder) / METRICS_FILE
+            self._path = folder / METRICS_FILE
             earlier = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
             io.write_text(self._path, "".join(json.dumps(row) + "\n" for row in earlier))
             self._file = self._path.open("a", encoding="utf-8")
-            self._events = summary_writer(str(Path(folder) / "tensorboard"), purge_step=start + 1)
+            self._events = summary_writer(str(folder / "tensorboard"), purge_step=start + 1)
         self._clock = time.perf_counter()
         self._last = start
         self._compiles = False

@@ -86,9 +86,10 @@ def run_plan(
     keep_compiled()
     mesh = data_mesh(options)
     steps = options.steps
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, 0) if is_writer() else contextlib.nullcontext():
-        checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep, overwrite=overwrite)
+        checkpoints = Checkpoints(folder, recipe, best=best, keep=options.keep, overwrite=overwrite)
         state = create_state(plan.params, options, mesh)
         if checkpoints.latest is not None:
             state, position = checkpoints.restore(state)
@@ -96,7 +97,7 @@ def run_plan(
         start = number = int(state.step)
         stopped: set[int] = set()  # signals that any process has received
         log = Log(
-            Path(folder),
+            folder,
             steps,
             start=start,
             progress=options.progress,

@@ -204,12 +204,12 @@ def mine_negatives(
 
 
 def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[str]) -> Examples:
-    """Triplets: each pair, repeated with every negative that was mined for its first sentence."""
+    """Triplets: each pair, repeated with every negative that was mined for its first sentence; others are skipped."""
     negatives_of: dict[str, list[str]] = {}
     for owner, negative in zip(owners, negatives, strict=True):
         negatives_of.setdefault(owner, []).append(negative)
-    sides = zip(*pairs.columns.values(), strict=True)
-    triplets = [(first, second, text) for first, second in sides for text in negatives_of.get(first, ())]
+    sides = [side for side in zip(*pairs.columns.values(), strict=True) if side[0] in negatives_of]
+    triplets = [(*side, text) for side in sides for text in negatives_of[side[0]]]
     if not triplets:
         raise DataError(
             "No pair has a negative: a chain of pairs links all of them. Pass pairs of other texts, or omit"
@@ -217,4 +217,4 @@ def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[s
         )
     names = ("anchor", "positive", "negative")
     columns: Mapping[str, list[str]] = dict(zip(names, map(list, zip(*triplets, strict=True)), strict=True))
-    return Examples(columns, skipped=pairs.skipped).without_false_negatives()
+    return Examples(columns, skipped=pairs.skipped + len(pairs) - len(sides)).without_false_negatives()
