@@ -113,7 +113,7 @@ def launch(
         return
     dashed = [_DASH if word == "-" else word for word in words]
     command, bound, _ = APP.parse_args(dashed, print_error=False, exit_on_error=False)
-    _cut().clear()
+    terminal.COUNTS.clear()
     with warnings.catch_warnings(), terminal.quiet(quiet):
         warnings.showwarning = functools.partial(show_warning, shown=set())
         check_places(bound.arguments)
@@ -253,18 +253,11 @@ def _say_of(where: str | bytes, error: OSError) -> int:
         return say(reported)
 
 
-def _cut() -> dict[tuple[int, str], int]:
-    """How many texts were cut, since this was last cleared."""
-    text = sys.modules.get("jaxwhiten.text.tokenization")
-    return text.COUNTS if text else {}
-
-
 def say_cut() -> None:
     """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
-    counts = _cut()
-    for (length, kind), cut in counts.items():
+    for (length, kind), cut in terminal.COUNTS.items():
         if kind == "cut" and cut:
-            terminal.note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
+            terminal.note(f"{cut:,} of {terminal.COUNTS[length, 'all']:,} texts were cut at {length} tokens")
 
 
 def show_warning(message: Warning | str, *_: object, shown: set[str]) -> None:

@@ -11,7 +11,6 @@ import math
 import os
 import shutil
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
@@ -22,6 +21,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
+from jaxwhiten.terminal import COUNTS
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, TransformerSettings, tokenizer_settings
 from jaxwhiten.text.words import TokenIds, WordTable
 from jaxwhiten.types import Fields, Json
@@ -39,8 +39,6 @@ _CHARACTERS = 64
 _MOST_CHARACTERS = 1 << 20
 LIMIT = 128  # output characters per input character; BERT's rules make up to 3, Qwen and RoBERTa 11, XLM-R 72
 _FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
-COUNTS: Counter[tuple[int, str]] = Counter()
-"""Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
