@@ -93,8 +93,8 @@ def check_places(arguments: Fields) -> None:
         real = Path(os.path.realpath(place))
         for other, value in sources:
             read = Path(os.path.realpath(value))
-            holds = read.exists() and (read.is_relative_to(real) or (real.exists() and real.is_relative_to(read)))
-            if real == read or holds:
+            holds = read.is_relative_to(real) or (os.path.exists(real) and real.is_relative_to(read))
+            if real == read or (holds and os.path.exists(read)):  # of a name that is too long, too
                 what = f"the input {value}" if other == "input" else f"{other}={str(value)!r}"
                 raise InputError(f"{place}: would replace {what}. Specify a different `{name}`.")
         sources.append((name, place))
