@@ -115,8 +115,8 @@ class BulkTokenizer:
         with _refusing(folder, "is damaged"):
             if not special_tokens:
                 self._tokenizer.post_processor = None
-            side = self._settings.get("truncation_side") or (self._tokenizer.truncation or {}).get("direction")
-            self._direction = side or "right"
+            own = self._tokenizer.truncation or {"direction": "right"}
+            self._direction = self._settings.get("truncation_side") or own["direction"]
             self._tokenizer.enable_truncation(max_length, direction=self._direction)
             self._tokenizer.no_padding()
 
