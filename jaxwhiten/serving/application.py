@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,7 +45,11 @@ class Service:
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
         self.widths = _widths(encoder.view.uncoded)
-        self._prompted: dict[str, View] = {}  # by the names of prompts, since texts of one view can share a batch
+        self._prompted = functools.cache(self._with_prompt)  # since texts of one view can share a batch
+
+    def _with_prompt(self, name: str) -> View:
+        """The view of texts with a prompt, by its name."""
+        return self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, name))
 
     async def embeddings(self, asked: EmbeddingsRequest) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
@@ -58,8 +63,7 @@ class Service:
         view = self.encoder.view if coded else self.encoder.view.uncoded
         rows, tokens, cut = await self.batcher.encode(view.in_role(role), asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
-        decode: Any
-        decode = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
+        decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
             rows = UBinary.quantize(rows, {})
         elif kind == "int8":
@@ -74,11 +78,7 @@ class Service:
 
     async def embed(self, asked: EmbedRequest) -> Response:
         """Vectors, as text-embeddings-inference."""
-        view = self.encoder.documents
-        if (prompt := asked.prompt_name) is not None:
-            if prompt not in self._prompted:
-                self._prompted[prompt] = self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, prompt))
-            view = self._prompted[prompt]
+        view = self.encoder.documents if asked.prompt_name is None else self._prompted(asked.prompt_name)
         rows, _, cut = await self.batcher.encode(view, asked.inputs)
         if asked.truncate is False and cut:
             raise Refused(422, f"inputs: more than {self.encoder.max_length} tokens in {counted(cut, 'texts')}.")
@@ -89,14 +89,11 @@ class Service:
         """The leading columns, which like decoded codes have unit length."""
         if isinstance(rows, Vectors) and rows.code is not None:
             rows = normalize(rows.decode())
-        if width not in (None, rows.shape[1], *self.widths):
-            if self.widths:
-                reason = f"use one of {self.widths}"
-            else:
-                reason = "the model has no whitening: omit `dimensions`"
-            raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
         if width in (None, rows.shape[1]):
             return rows
+        if width not in self.widths:
+            reason = f"use one of {self.widths}" if self.widths else "the model has no whitening: omit `dimensions`"
+            raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
         return normalize(rows[:, :width])
 
     def role(self, model: str) -> str:
