@@ -114,7 +114,7 @@ def apply(
     rows = open_vectors(vectors)
     n = len(rows)
     d = as_matrix(rows[:1]).shape[1]
-    dtype = work_dtype(rows.dtype)
+    dtype: np.dtype = work_dtype(rows.dtype)
     step = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
     fitted: Any = load_fitted(whitening, (Whitening, Code))
     if knobs and isinstance(fitted, Code):
@@ -122,13 +122,13 @@ def apply(
         raise InputError(f"{whitening}: contains a code, whose settings are fixed: omit {omit}, or refit it.")
     if knobs:
         fitted = fitted.with_params(**knobs)
+    code: Code | None = None
     if isinstance(fitted, Code):
         code = fitted
         dtype = np.dtype(np.uint8)
         width = fitted.nbytes
         function = fitted.encode
     else:
-        code = None
         width = fitted.n_components or d
         function = fitted.transform
     check_width(f"fit in {whitening}", fitted.n_features_in_, d, vectors)
