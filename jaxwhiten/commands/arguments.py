@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 from cyclopts import Parameter
 
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, warn
-from jaxwhiten.options import WhiteningParameters, check_bounds
 from jaxwhiten.types import Fields
 
 if TYPE_CHECKING:
@@ -253,11 +252,6 @@ class Knobs(Scaling, total=False):
     n_components: Annotated[
         int, Parameter(name=("-k", "--dimension"), help="dimensions to keep; default: all, or from the file")
     ]
-
-
-def check_knobs(knobs: Fields) -> None:
-    """Raises InputError for parameters of a whitening outside their bounds, before any work."""
-    check_bounds(WhiteningParameters(**knobs))
 
 
 def check_sizes(dimension: int, **sizes: Any) -> None:

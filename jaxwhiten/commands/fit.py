@@ -16,7 +16,6 @@ from jaxwhiten.commands.arguments import (
     Place,
     Report,
     TableOptions,
-    check_knobs,
     check_sizes,
     encode,
     new_file,
@@ -24,6 +23,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import STDIN, is_parts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.options import WhiteningParameters, check_bounds
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Fields, Json
 
@@ -84,7 +84,7 @@ def fit(
         raise InputError("`n_components`, `beta`, `gamma` and `bytes` require an `output`: pass it, too.")
     elif not moments:
         raise InputError("Nothing to write: pass an `output` for a whitening, `moments` for moments, or both.")
-    check_knobs(knobs)
+    check_bounds(WhiteningParameters(**knobs))
 
     from jaxwhiten.io import to_json
     from jaxwhiten.whitening import Moments

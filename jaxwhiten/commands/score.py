@@ -16,12 +16,12 @@ from jaxwhiten.commands.arguments import (
     Sizes,
     Source,
     TableOptions,
-    check_knobs,
     encode,
     say_gamma,
 )
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import Bounds, InputError
+from jaxwhiten.options import WhiteningParameters, check_bounds
 
 
 def score(
@@ -58,7 +58,7 @@ def score(
       jaxwhiten score docs.txt --queries queries.txt --bytes 24 48 96
       jaxwhiten score pairs.csv -k 128 --gamma 0
     """
-    check_knobs(knobs)
+    check_bounds(WhiteningParameters(**knobs))
     for name, sizes in (("bytes", bytes), ("n_components", n_components)):
         for size in sizes:
             Bounds(1).check(name, size)

@@ -9,7 +9,7 @@ Functions that exchange data are collective: every process has to call them, in 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,8 +17,6 @@ from jax.experimental import multihost_utils
 
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.types import Float64, Int64, UInt8
-
-T = TypeVar("T")
 
 
 def is_writer() -> bool:
@@ -41,11 +39,6 @@ def gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " tot
     padded[: len(data)] = data
     parts = zip(_gather(padded.view(np.uint32)), sizes, strict=True)
     return np.concatenate([part.view(np.uint8)[:size] for part, size in parts]), sizes
-
-
-def from_writer(value: T) -> T:
-    """The writer's JSON value in every process, for common decisions such as which checkpoint is best."""
-    return gather(value)[0]
 
 
 def check_same(what: str, value: object) -> None:

@@ -45,11 +45,8 @@ class Service:
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
         self.widths = _widths(encoder.view.uncoded)
-        self._prompted = functools.cache(self._with_prompt)  # since texts of one view can share a batch
-
-    def _with_prompt(self, name: str) -> View:
-        """The view of texts with a prompt, by its name."""
-        return self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, name))
+        prompted = functools.cache(encoder.view.with_prompt)  # since texts of one view can share a batch
+        self._prompted = lambda name: prompted(prompt_named(encoder.prompts, name))
 
     async def embeddings(self, asked: EmbeddingsRequest) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""

@@ -18,7 +18,7 @@ from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.io import PathLike
 from jaxwhiten.io.locks import locked
 from jaxwhiten.options import TrainingOptions
-from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
+from jaxwhiten.runtime.distributed import check_same, gather, is_writer
 from jaxwhiten.runtime.hardware import keep_compiled
 from jaxwhiten.terminal import interrupts
 from jaxwhiten.training.batches import Batches
@@ -106,8 +106,8 @@ def run_plan(
         )
 
         def scored(state: TrainState, number: int) -> dict[str, float]:
-            # On the host: the next step donates the device buffers. Equal in all processes.
-            scores = from_writer(cast("Evaluate", evaluate)(jax.device_get(state.params)))
+            # On the host: the next step donates the device buffers. In all processes they are the writer's.
+            scores: dict[str, float] = gather(cast("Evaluate", evaluate)(jax.device_get(state.params)))[0]
             log.scores(number, scores)
             if evaluated is not None and is_writer():
                 evaluated(number)

@@ -30,7 +30,6 @@ def test_alone_nothing_is_exchanged():
     assert processes.gather_rows(rows) is rows
     assert processes.share([1, 2]) == [1, 2]
     assert distributed.gather({"a": 1}) == [{"a": 1}]
-    assert distributed.from_writer(2.5) == 2.5
     assert distributed.is_writer()
     distributed.check_same("anything", object())
 
