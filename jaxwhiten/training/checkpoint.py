@@ -40,7 +40,7 @@ class Checkpoints:
         self.folder = Path(folder).resolve()
         self._ocp = ocp
         self._best = best
-        score = best and operator.itemgetter(best)
+        score = operator.itemgetter(best) if best else None
         policies = [policy.LatestN(keep), *([policy.BestN(get_metric_fn=score, n=1)] if score else [])]
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "recipe.json"
