@@ -45,8 +45,10 @@ class Service:
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
         self.widths = _widths(encoder.view.uncoded)
-        prompted = functools.cache(encoder.view.with_prompt)  # since texts of one view can share a batch
-        self._prompted = lambda name: prompted(prompt_named(encoder.prompts, name))
+        # By the name of a prompt; one view each, since texts of one view can share a batch.
+        self._prompted: Callable[[str], View] = functools.cache(
+            lambda name: encoder.view.with_prompt(prompt_named(encoder.prompts, name))
+        )
 
     async def embeddings(self, asked: EmbeddingsRequest) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
