@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-import numpy as np
 
 from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts
@@ -14,6 +12,7 @@ from jaxwhiten.search.build import build_index
 from jaxwhiten.search.hits import Hit, Hits
 from jaxwhiten.search.index import Index
 from jaxwhiten.text import is_blank
+from jaxwhiten.types import RowsLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -78,7 +77,7 @@ def view_for(index: Index, encoder: Encodes, role: str = "query") -> View:
 def index_of(
     encoder: Encodes,
     texts: Sequence[str],
-    vectors: np.ndarray | None = None,
+    vectors: RowsLike | Callable[[], RowsLike] | None = None,
     *,
     codes: str | Code | None = None,
     bytes: int | None = None,
@@ -86,7 +85,7 @@ def index_of(
     tuned: bool | None = None,
     **settings: Any,
 ) -> Index:
-    """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
+    """The index of texts, or of their `vectors` without the encoder's code, as `build_index` takes them."""
     from jaxwhiten.views import Views  # not needed for vectors alone
 
     documents = encoder.documents.uncoded
