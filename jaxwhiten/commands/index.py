@@ -6,7 +6,7 @@ import functools
 import os
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import (
     EncoderOptions,
@@ -201,19 +201,20 @@ def _changed(path: str, index: Index, what: str, **counts: int) -> Report:
 def _of_texts(documents: InputDocuments, encoder: EncoderOptions, settings: Json, *, cache: bool) -> Index:
     """The index of texts, by an encoder or as another index stores them; they are encoded when all else is checked."""
     from jaxwhiten.search import build_index
+    from jaxwhiten.search.documents import unique_ids
     from jaxwhiten.search.text import index_of
 
     texts = documents.texts
+    if documents.ids is not None:  # raises before a model is loaded
+        unique_ids(documents.ids, len(texts))
     settings = {"ids": documents.ids, "metadata": documents.metadata, **settings}
-    vectors: Any
     if "like" in settings:
-        vectors = functools.partial(encode, settings["like"].text_views().documents, texts, cache=cache)
+        vectors = encode(settings["like"].text_views().documents, texts, cache=cache)
         return build_index(vectors, documents=texts, **settings)
     model = encoder.load()
     floats = model.documents.uncoded
     check_sizes(floats.dimension, bytes=settings["bytes"])
-    vectors = functools.partial(encode, floats, texts, cache=cache)
-    return index_of(model, texts, vectors, **settings)
+    return index_of(model, texts, functools.partial(encode, floats, texts, cache=cache), **settings)
 
 
 def _of_parts(path: str, settings: Json) -> Index:

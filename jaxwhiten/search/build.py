@@ -138,7 +138,7 @@ def build_index(
     given: Any = vectors if texts is None else texts
     own = None if ids is None else unique_ids(ids, len(given))
     if like is not None:
-        return _build_like(like, vectors() if callable(vectors) else vectors, space, texts, own, metadata)
+        return _build_like(like, vectors, space, texts, own, metadata)
     kind, chosen = check_settings(backend, options, codes, rescore, coded=codes is not None or bytes is not None)
     if bytes is not None:
         check_integer("bytes", bytes, least=1)
