@@ -98,21 +98,21 @@ def export(
             raise InputError(f"{encoder.name}: contains no whitening; pass --whitening FILE.")
         exports.save_faiss(output, fitted)
         what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
-        return Report(f"{output}: {what}", {"output": output, "format": format})
-    model = encoder.load()
-    if whitening and isinstance(fitted, Code):
-        model = model.with_view(model.view.with_code(fitted, whitening))
-    elif whitening:
-        model = model.with_view(model.view.unfitted) if database else model
-        model = model.with_whitening(fitted, where=whitening)
-    if database:
-        return _database(output, format, model, bytes, index, into, keep)
-    if format == "onnx":
-        exports.save_onnx(output, model)
-        what = "model.onnx and the tokenizer"
     else:
-        exports.export_sentence_transformer(output, model)
-        what = "a sentence-transformers folder; README.md is its card"
+        model = encoder.load()
+        if whitening and isinstance(fitted, Code):
+            model = model.with_view(model.view.with_code(fitted, whitening))
+        elif whitening:
+            model = model.with_view(model.view.unfitted) if database else model
+            model = model.with_whitening(fitted, where=whitening)
+        if database:
+            return _database(output, format, model, bytes, index, into, keep)
+        if format == "onnx":
+            exports.save_onnx(output, model)
+            what = "model.onnx and the tokenizer"
+        else:
+            exports.export_sentence_transformer(output, model)
+            what = "a sentence-transformers folder; README.md is its card"
     return Report(f"{output}: {what}", {"output": output, "format": format})
 
 

@@ -222,8 +222,8 @@ def fill_rows(
             many = min(int(counts[length]), left // length, free)
             if many:
                 pattern.append((length, many, SLOTS - free))
-                left = left - many * length
-                free = free - many
+                left -= many * length
+                free -= many
             if not left or not free:
                 break
         alike = min(int(counts[length]) // many for length, many, _ in pattern)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts
@@ -14,6 +12,7 @@ from jaxwhiten.search.build import build_index
 from jaxwhiten.search.hits import Hit, Hits
 from jaxwhiten.search.index import Index
 from jaxwhiten.text import is_blank
+from jaxwhiten.types import RowsLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
@@ -65,7 +64,7 @@ def view_for(index: Index, view: View, role: str = "query") -> View:
 def index_of(
     view: View,
     texts: Sequence[str],
-    vectors: np.ndarray | None = None,
+    vectors: RowsLike | Callable[[], RowsLike] | None = None,
     *,
     codes: str | Code | None = None,
     bytes: int | None = None,

@@ -349,8 +349,7 @@ class View:
         """The part of this view in a forward pass, which it may share with others."""
         head, form, steps = self.head, self.form, self.placed
         if any(isinstance(step, AfterPrompt) for step in steps):  # its length is an argument of the compiled function
-            length = self.core.tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
-            place = self.core.engine.place(np.int32(length))
+            place = self.core.engine.place(np.int32(self.core.tokenizer.prompt_length(form)))
             steps = tuple(AfterPrompt(s.pooling, place) if isinstance(s, AfterPrompt) else s for s in steps)
         return Output(form, steps, self.width, head.dtype, head.by_segment, self.truncate, self.unit)
 

@@ -5,7 +5,8 @@ import gzip
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import Corpus, corpus_files
+from eval.data.corpus import Corpus
+from jaxwhiten.datasets import corpus_files
 from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.tiny import SENTENCES
 from train.corpus import held_out, tokenize_corpus
