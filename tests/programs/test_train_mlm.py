@@ -1,4 +1,4 @@
-"""`python -m train.mlm` as users run it: the folder a run leaves, and what makes another recipe."""
+"""`python -m train.mlm`: the folder a run leaves, for jaxwhiten and transformers."""
 
 import json
 
@@ -12,38 +12,22 @@ from tests.programs.runs import write_text
 from tests.tiny import SENTENCES
 from train import mlm
 
-# --- in this process ------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture
-def config(tmp_path, monkeypatch):
+def test_the_folder_a_run_leaves(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    config = MLM()
-    config.data, config.output = str(write_text(tmp_path / "text.txt")), str(tmp_path / "run")
+    config, out = MLM(), tmp_path / "run"
+    config.data, config.output = str(write_text(tmp_path / "text.txt")), str(out)
     config.held_out, config.block_length, config.batch_size, config.steps = 0.1, 16, 8, 6
     config.sizes.update({"num_layers": 1, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32})
     config.vocabulary.update({"size": 150, "alphabet": 40})
-    config.evaluate_blocks, config.progress = 16, False
-    return config
-
-
-def test_the_folder_a_run_leaves(config, tmp_path, capsys):
-    config.export_dtype = "float16"
+    config.evaluate_blocks, config.progress, config.export_dtype = 16, False, "float16"
     mlm.main(config)
-    out = tmp_path / "run"
-    assert {path.name for path in out.iterdir()} >= {
-        "model",
-        "results.json",
-        "metrics.jsonl",
-        "loss.png",
-        "recipe.json",
-    }
+    assert {path.name for path in out.iterdir()} >= {"metrics.jsonl", "loss.png", "recipe.json"}
     results = json.loads((out / "results.json").read_text())
     assert (results["step"], results["tokens"]) == (6, 6 * 8 * 16)
     assert results["scores"]["held-out loss"] == pytest.approx(np.log(150), abs=0.1)
     card = (out / "model" / "README.md").read_text()
-    for fact in ("tokens seen | 768 |", "hardware |", "held-out loss |", '"learning_rate": 0.0001', "random weights"):
-        assert fact in card
+    assert "tokens seen | 768 |" in card
     assert str(tmp_path) not in card
     assert "model written from step 6" in capsys.readouterr().out
     vectors = Encoder.from_pretrained(out / "model", pooling="mean", max_length=16).encode(SENTENCES)
