@@ -68,11 +68,11 @@ def softmax_arguments(model, folder):
     }
 
 
-def start(program, arguments, cache, config=None, flags=ONE_DEVICE, **options):
-    """`python -m train.PROGRAM` with its defaults or another config, these settings and one device."""
-    command = [sys.executable, "-m", f"train.{program}", "--config", config or f"configs/defaults.py:{program}"]
+def start(program, arguments, cache, *words, **options):
+    """`python -m train.PROGRAM` with its defaults, these settings and one device."""
+    command = [sys.executable, "-m", f"train.{program}", "--config", f"configs/defaults.py:{program}", *words]
     command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    environment = {**os.environ, "XLA_FLAGS": flags, "JAXWHITEN_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(cache)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
 

@@ -43,7 +43,9 @@ def test_what_a_benchmark_yields_is_kept_and_shown(tmp_path, capsys, monkeypatch
 def test_a_command_can_be_typed_on_another_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("JAXWHITEN_DATA_DIR", str(tmp_path))
     (tmp_path / "pairs.tsv").write_text("a\tb\n")
-    words = f"/usr/bin/python -m benchmarks.encode --rounds 2 --cache /home/me --model=/home/it /x/y.npy --file={tmp_path}"
+    words = (
+        f"/usr/bin/python -m benchmarks.encode --rounds 2 --cache /home/me --model=/home/it /x/y.npy --file={tmp_path}"
+    )
     monkeypatch.setattr(runs.sys, "orig_argv", [*f"{words}/pairs.tsv".split(), "a b"])
     arguments = "--rounds 2 y.npy --file=$JAXWHITEN_DATA_DIR/pairs.tsv 'a b'"
     assert runs.command("benchmarks.encode", {}) == f"python -m benchmarks.encode {arguments}"

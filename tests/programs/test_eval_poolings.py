@@ -27,7 +27,9 @@ def test_ditto(encoder):
     head = slice(2 * part.head_size, 3 * part.head_size)
     for row in (0, 4, 9):
         _, states = alone(encoder, SENTENCES[row])
-        maps = ((np.asarray(map.kernel[...])[:, head], np.asarray(map.bias[...])[head]) for map in (part.query, part.key))
+        maps = (
+            (np.asarray(map.kernel[...])[:, head], np.asarray(map.bias[...])[head]) for map in (part.query, part.key)
+        )
         query, key = (states[1] @ kernel + bias for kernel, bias in maps)
         attention = np.exp(query @ key.T / np.sqrt(part.head_size))
         weights = attention.diagonal() / attention.sum(axis=1)

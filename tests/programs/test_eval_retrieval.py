@@ -15,7 +15,8 @@ from tests.programs.runs import write_questions
 
 def test_scores_are_those_of_plain_numpy(tiny_model, cross_encoder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    config, file = quora.get_config(), write_questions(tmp_path / "pairs.tsv", 400)
+    file = write_questions(tmp_path / "pairs.tsv", 400)
+    config = quora.get_config()
     config.update({"model": str(tiny_model), "dataset": str(file), "out": str(tmp_path / "out"), "poolings": "cls"})
     config.update({"ks": "0,8", "backends": "faiss-flat,faiss-ivf,jax", "whitening": "none,target,documents"})
     config.update({"exact_queries": 100, "single_queries": 5, "bootstrap": 50})

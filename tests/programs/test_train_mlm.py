@@ -15,7 +15,8 @@ from train import mlm
 
 def test_the_folder_a_run_leaves(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
-    config, out = MLM(), tmp_path / "run"
+    out = tmp_path / "run"
+    config = MLM()
     config.data, config.output = str(write_text(tmp_path / "text.txt")), str(out)
     config.held_out, config.block_length, config.batch_size, config.steps = 0.1, 16, 8, 6
     config.sizes.update({"num_layers": 1, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32})
