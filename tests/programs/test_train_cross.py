@@ -8,7 +8,7 @@ import pytest
 from configs.settings import Cross
 from jaxwhiten import CrossEncoder
 from tests.conftest import own_cache
-from tests.programs.runs import write_table
+from tests.programs.runs import steps_of, write_table
 from tests.tiny import SENTENCES
 from train import cross
 
@@ -22,7 +22,7 @@ def config(shallow_model, tmp_path, monkeypatch):
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
     config.max_length, config.batch_size, config.buckets, config.steps = 24, 8, 1, 3
-    config.save_every, config.progress = 0, False
+    config.save_every, config.log_every, config.progress = 0, 1, False
     return config
 
 
@@ -30,6 +30,7 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     config.data.label, config.data.classes = "label", ("no", "maybe", "yes")
     cross.main(config)
     out = tmp_path / "run"
+    assert steps_of(out)[1] == pytest.approx(np.log(3), abs=0.5)
     assert json.loads((out / "results.json").read_text())["rows"] == 96
     assert "model written from step 3" in capsys.readouterr().out
     model = CrossEncoder.from_pretrained(out / "model")

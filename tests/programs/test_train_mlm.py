@@ -7,6 +7,7 @@ import pytest
 
 from configs.settings import MLM
 from jaxwhiten import Encoder
+from jaxwhiten.text import BulkTokenizer
 from tests.conftest import own_cache
 from tests.programs.runs import write_text
 from tests.tiny import SENTENCES
@@ -38,4 +39,5 @@ def test_the_folder_a_run_leaves(tmp_path, monkeypatch, capsys):
     peer, report = transformers.AutoModelForMaskedLM.from_pretrained(out / "model", output_loading_info=True)
     assert not report["missing_keys"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(out / "model")
+    assert tokenizer("[MASK] plays")["input_ids"] == BulkTokenizer(out / "model", 16)(["[MASK] plays"]).flat.tolist()
     assert peer(**tokenizer("a man plays", return_tensors="pt")).logits.shape[-1] == len(tokenizer) == 150

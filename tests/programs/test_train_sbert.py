@@ -1,4 +1,4 @@
-"""`python -m train.sbert` as users run it: the folder a run leaves, heads, adapters, and the settings of every config."""
+"""`python -m train.sbert` the folder a run leaves, heads, adapters, and the settings of every config."""
 
 import functools
 import json
