@@ -22,7 +22,7 @@ def config(shallow_model, tmp_path, monkeypatch):
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
     config.max_length, config.batch_size, config.buckets, config.steps = 24, 8, 1, 3
-    config.save_every, config.log_every, config.progress = 0, 1, False
+    config.save_every, config.progress = 0, False
     return config
 
 
