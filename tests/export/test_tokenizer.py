@@ -86,18 +86,3 @@ def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tm
     if kind not in ("cross", "static"):
         saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
         assert saved["prompts"] == PROMPTS
-
-
-def test_an_exported_graph_with_its_own_tokenizer_is_the_encoder(encoder, paragraphs, tmp_path):
-    pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    out = save_onnx(tmp_path / "out", encoder)
-    session, tokenizer = runtime.InferenceSession(str(out / "model.onnx")), Tokenizer.from_file(f"{out}/tokenizer.json")
-    prompts = json.loads((out / "config_sentence_transformers.json").read_text())["prompts"]
-    for prompt in ("", *prompts.values()):
-        vectors = []
-        for text in paragraphs:
-            encoded = tokenizer.encode(prompt + text)
-            ids, mask = (np.array([row], np.int64) for row in (encoded.ids, encoded.attention_mask))
-            vectors.append(session.run(None, {"input_ids": ids, "attention_mask": mask})[0][0])
-        np.testing.assert_allclose(vectors, encoder.encode(paragraphs, prompt=prompt), atol=1e-4, err_msg=prompt)

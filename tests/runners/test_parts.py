@@ -225,9 +225,14 @@ def test_poisoned_rows_are_told_with_file_and_row(encoder, tmp_path, at):
         assert read(folder)[0] == [f"{number}.txt:{i + 1}" for i in range(25) if i != at]
 
 
-def test_the_columns_of_a_part_name_the_space_of_their_vectors(encoder, sources, tmp_path):
-    embed_files(sources[:1], tmp_path / "parts", encoder, float16=True, **HOW)
-    schema = pq.read_schema(tmp_path / "parts" / "part-000000.parquet")
+def test_parts_and_moments_of_a_command_are_fitted(tiny_model, encoder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS[:40]))
+    of_model = f"--model {tiny_model} --pooling mean --max-length 32"
+    embed = f"embed a.txt {of_model} --part-rows 16 --float16 -o parts --moments m.safetensors"
+    assert [cli.main(words.split()) for words in (embed, "fit parts -k 4 -o small/")] == [0, 0]
+    assert (Moments.load("m.safetensors").n, Encoder.from_pretrained("small").dimension) == (40, 4)
+    schema = pq.read_schema("parts/part-000000.parquet")
     assert (str(schema.field("vector").type.value_type), schema.field("vector").type.list_size) == ("halffloat", 32)
     assert json.loads(schema.metadata[b"jaxwhiten"])["space"]["fingerprint"] == encoder.view.fingerprint
 
