@@ -9,11 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import Examples
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.errors import InputError
 from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training import OBJECTIVES, find_objective, objective_loss
-from jaxwhiten.training.rows import read_rows
 
 
 def numeric(objective):
@@ -63,22 +61,3 @@ def test_an_option_without_sense_is_refused_by_name(field):
             TrainingOptions(**{field.name: value})
         with pytest.raises(InputError, match="weights"):
             TrainingOptions(dims=(4,), weights=(float(value),))
-
-
-@pytest.mark.parametrize("score", [1e308, -1e308, 1e39])
-def test_a_score_beyond_float32_is_named_with_its_row(tmp_path, score):
-    path = tmp_path / "t.csv"
-    path.write_text(f"sentence1,sentence2,score\na,b,0\nc,d,{score}\ne,f,1\n")
-    objective = find_objective("cosine")
-    with pytest.raises(DataError, match=r"line 3: .*score"):
-        read_rows(path, objective)
-    examples = read_rows(path, objective, skip_bad_rows=True)
-    assert (examples.label.tolist(), examples.skipped) == ([0, 1], 1)
-    with pytest.raises(InputError, match=r"Row 1: .*float32"):
-        Examples({"a": ["a", "b"], "b": ["c", "d"]}, np.array([0.0, score]))
-
-
-@pytest.mark.parametrize("ends", [(0, math.inf), (0, 1e308), (math.nan, 1), (1, 1)])
-def test_a_score_range_is_of_two_numbers(ends):
-    with pytest.raises(InputError, match="score_range"):
-        read_rows([("a", "b", 1), ("c", "d", 0)], find_objective("cosine"), score_range=ends)
