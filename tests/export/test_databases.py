@@ -82,16 +82,9 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
         databases.fill(tmp_path / "out", "place", ["a"], ["a man"], encoder.encode, metadata=[{}])
 
 
-@pytest.fixture(scope="module")
-def tuned():
-    """An encoder that needs no whitening, and the same with a code."""
-    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
-    return encoder, encoder.shrink([f"{i} plans" for i in range(300)], bytes=16)
-
-
 @pytest.mark.parametrize(("database", "size"), [("pgvector", 32), ("qdrant", 132), ("milvus", 256), ("sqlite-vec", 32)])
-def test_an_encoder_that_needs_no_whitening_needs_none(tuned, tmp_path, database, size):
-    encoder, coded = tuned
+def test_an_encoder_that_needs_no_whitening_needs_none(tmp_path, database, size):
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
     settings = save_database(tmp_path / "out", encoder, database)
     assert (settings["bytes"], settings["columns"], "gamma" in settings) == (size, 256, False)
     texts = ["a man plays", "two dogs run", "it rains"]
@@ -100,7 +93,6 @@ def test_an_encoder_that_needs_no_whitening_needs_none(tuned, tmp_path, database
     np.testing.assert_allclose(small @ small.T, x @ x.T, atol=1e-4)  # a rotation, or none
     if size != 32:
         np.testing.assert_allclose(small, x, atol=1e-4)
-    assert save_database(tmp_path / "coded", coded, database)["bytes"] == 16
 
 
 @pytest.mark.parametrize(
@@ -176,10 +168,10 @@ def fitted(tiny_model, texts):
     return {"coded": base.shrink(texts, bytes=8), "whitened": base.whiten(texts)}
 
 
-def test_lancedb_takes_the_points_of_a_code(tiny_model, texts, tmp_path):
+def test_lancedb_takes_the_points_of_a_code(fitted, texts, tmp_path):
     pytest.importorskip("lancedb")
     pytest.importorskip("lance")
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, tuned=True).shrink(texts, bytes=8)
+    encoder = fitted["coded"]
     settings = save_database(tmp_path / "out", encoder, "lancedb")  # of vectors with a large mean
     assert (settings["bytes"], settings["columns"]) == (8, encoder.view.head.code.quantizer().width)
     recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
@@ -206,8 +198,8 @@ def test_a_model_that_ends_with_a_code_goes_into_every_database(fitted, texts, t
     if database == "lancedb":
         assert "the points of a code" in save_database(tmp_path, fitted["coded"], database)["quantizer"]
         return
-    coded, whitened = (save_database(tmp_path / name, encoder, database, 8) for name, encoder in fitted.items())
-    assert coded == whitened
+    coded = save_database(tmp_path / "coded", fitted["coded"], database)
+    assert coded == save_database(tmp_path / "whitened", fitted["whitened"], database, 8)
     models = [Encoder.from_pretrained(tmp_path / name / "model") for name in fitted]
     of_code, of_whitening = (model.encode(texts[:9]) for model in models)
     np.testing.assert_allclose(np.abs(of_code @ of_code.T), np.abs(of_whitening @ of_whitening.T), atol=1e-5)

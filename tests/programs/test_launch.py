@@ -1,24 +1,26 @@
 """How programs start: overrides, typos, exit codes."""
 
+from __future__ import annotations
+
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from configs import launch
-from configs.settings import Config, setting
+from configs.settings import Config
 from jaxwhiten.errors import DataError
 
 
 @dataclass(slots=True)
 class Counting(Config):
-    model: "str" = "plain"
-    optimizer: "dict[str, float]" = setting({"rate": 0.1}, "")
-    steps: "int" = 3
-    words: "tuple[str, ...]" = ("a",)
-    geometry: "bool" = False
-    dropout: "float | None" = None
+    model: str = "plain"
+    optimizer: dict[str, float] = field(default_factory=lambda: {"rate": 0.1})
+    steps: int = 3
+    words: tuple[str, ...] = ("a",)
+    geometry: bool = False
+    dropout: float | None = None
 
 
 def main(config):

@@ -1,6 +1,5 @@
-"""Rows in every container give the same examples; the label and the columns are found, or asked for."""
+"""Rows as examples: the label and the columns are found, or asked for; mined negatives against a plain search."""
 
-import json
 import math
 
 import numpy as np
@@ -17,13 +16,11 @@ NAMES = ("one", "two", "score")
 COLUMNS = dict(zip(NAMES, map(list, zip(*ROWS, strict=True)), strict=True))
 
 
-def test_every_container_gives_the_same_examples(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(json.dumps(dict(zip(NAMES, row, strict=True))) for row in ROWS))
-    for rows in (path, ROWS, iter(ROWS), COLUMNS):
-        found = read_rows(rows, OBJECTIVES["cosent"])
-        assert list(found.columns.values()) == [COLUMNS["one"], COLUMNS["two"]]
-        np.testing.assert_array_equal(found.label, np.array([0.0, 0.5, 1.0], np.float32))
+@pytest.mark.parametrize("rows", [iter(ROWS), COLUMNS], ids=["rows", "columns"])
+def test_scores_are_mapped_to_0_and_1(rows):
+    found = read_rows(rows, OBJECTIVES["cosent"])
+    assert list(found.columns.values()) == [COLUMNS["one"], COLUMNS["two"]]
+    np.testing.assert_array_equal(found.label, np.array([0.0, 0.5, 1.0], np.float32))
     given = read_rows(ROWS, OBJECTIVES["cosine"], score_range=(0, 10))
     np.testing.assert_allclose(given.label, [0.1, 0.3, 0.5])
     assert list(read_rows(COLUMNS, OBJECTIVES["mnr"], columns=("two", "one")).columns) == ["two", "one"]
