@@ -84,17 +84,6 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(config, tmp_p
     np.testing.assert_allclose(vectors_of_sentence_transformers(out), after.encode(SENTENCES), atol=1e-5)
 
 
-def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config, tmp_path, capsys):
-    config.objective, config.adapter, config.learning_rate = "mnr", "linear", 1e-2
-    config.data.label, config.data.classes, config.data.held_out = "", (), 0.2
-    sbert.main(config)
-    output, out = capsys.readouterr().out, tmp_path / "run"
-    assert "1,056 trained parameters, " in output
-    _, *held_out = (out / "held_out.tsv").read_text().splitlines()
-    assert f"{96 - len(held_out)} rows of one / two" in output
-    assert (out / "model" / "2_Dense" / "config.json").is_file()
-
-
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, distil, adapter)
 CONFIGS = [module.get_config for module in MODULES]
 CONFIGS += [functools.partial(adapter.get_config, kind) for kind in adapter.KINDS]
