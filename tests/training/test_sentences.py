@@ -1,4 +1,4 @@
-"""Sentence batches through encoder and loss: parity with sentence-transformers, prompts, dropout, bfloat16."""
+"""Sentence batches through encoder and loss: parity with sentence-transformers, prompts, dropout, the cache of tokens."""
 
 import dataclasses
 
@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, training
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import AfterPrompt, Dense, Head, Mean, Normalize
 from jaxwhiten.head.pooling import Cls, LastToken, Max
 from jaxwhiten.models import load_model, save_model
+from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_loss, split_encoder, tokenize_columns
 from tests.conftest import own_cache
@@ -128,6 +130,26 @@ def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(
 
     loss = sentence_loss(plan.rebuild, farthest, steps=plan.fixed, skipped=table.skipped, passes=1)
     assert jax.jit(loss)(plan.params, table.batch(np.arange(6), 24), jax.random.key(0))[0] < 1e-5
+
+
+def test_the_second_time_nothing_is_tokenized(tiny_model, monkeypatch):
+    columns = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
+    first = tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
+    assert len(first.tokens.lengths) == len({text for column in columns for text in column}), "kept once each"
+    others = [(columns, 12), (columns[::-1], 16), ([columns[0]], 16)]
+    keys = {tokenize_columns(texts, BulkTokenizer(tiny_model, length)).key for texts, length in others}
+    assert len({first.key, *keys}) == 4
+    monkeypatch.setattr(BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenized again"))
+    second = tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
+    assert isinstance(second.tokens.flat, np.memmap)
+    np.testing.assert_array_equal(first.tokens.flat, second.tokens.flat)
+    np.testing.assert_array_equal(first.sentences, second.sentences)
+
+
+@pytest.mark.parametrize(("columns", "words"), [([["a"], ["b", "c"]], "one length"), ([[]], "one row")])
+def test_mistakes_are_named(tiny_model, columns, words):
+    with pytest.raises(InputError, match=words):
+        tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
 
 
 def test_bfloat16_keeps_float32_parameters(shallow_model):
