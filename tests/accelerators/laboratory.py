@@ -87,7 +87,6 @@ class Program:
     no_maps: int = 0
     on_gpu: float = 0.0  # temporaries on a GPU, which is one device where TPUs are four; 0 for no more than there
     targets: tuple[str, ...] = ()  # those it is made for; empty for all
-    low_products: int = 0  # float32 products that may be below the highest precision: of numbers that were bfloat16
     slow: bool = True  # left out of the default tests
 
     def is_for(self, target: Target) -> bool:
@@ -143,12 +142,10 @@ def faults_of(program: Program, target: Target, lowered: str, compiled: str, tem
     faults = []
     if target.is_tpu and re.search(r"\bf64\[|xf64>|tensor<f64>", lowered + compiled):
         faults.append("float64, which a TPU emulates")
-    low = []
     for match in _PRODUCT.finditer(lowered):
         wide = re.findall(r"f32>|f32,", match["operands"])
         if len(wide) == 2 and "HIGHEST" not in match["rest"]:
-            low.append(f"a float32 product below the highest precision: {match['operands']}")
-    faults += low if len(low) > program.low_products else []
+            faults.append(f"a float32 product below the highest precision: {match['operands']}")
     allowed = program.temporaries if target.is_tpu else program.on_gpu or program.temporaries
     if temporaries > allowed:
         faults.append(f"{temporaries:.3f} GB of temporaries, {allowed} allowed")

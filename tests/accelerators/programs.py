@@ -35,7 +35,6 @@ from jaxwhiten.whitening.affine import map_block
 from jaxwhiten.whitening.moments import device_sums
 from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
-from train.masking import init_masked_lm, masked_loss
 
 Steps = tuple[Step, ...]
 TOKENS = 65_536  # of a batch on each device
@@ -192,21 +191,6 @@ def train_pairs(config: EncoderConfig, rows: int, length: int, remat: bool = Fal
     return lower
 
 
-def train_masked(config: EncoderConfig, rows: int, length: int, positions: int) -> Callable[[Target], Any]:
-    """A step of masked language modelling."""
-
-    def lower(target: Target) -> Any:
-        model = nnx.eval_shape(lambda: init_masked_lm(config, seed=0, dtype="bfloat16"))
-        params, rebuild = split_encoder(model)
-        n = rows * len(target.devices)
-        batch = {name: jax.ShapeDtypeStruct((n, positions), jnp.int32) for name in ("positions", "targets")}
-        batch["input_ids"] = jax.ShapeDtypeStruct((n, length), jnp.int32)
-        batch["weights"] = jax.ShapeDtypeStruct((n, positions), jnp.float32)
-        return _train(target, params, masked_loss(rebuild), batch)
-
-    return lower
-
-
 def search(rows: int, d: int, queries: int, k: int) -> Any:
     """Top k of documents spread over all devices."""
 
@@ -286,8 +270,6 @@ PROGRAMS: Sequence[Program] = (
     Program("train pairs, base, 256 × 64", train_pairs(BASE, 128, 64), 6.0, TRAINING),
     Program("train pairs, base, 256 × 64, remat", train_pairs(BASE, 128, 64, True), 2.0, TRAINING),
     Program("train pairs, tiny", train_pairs(TINY, 8, 16), 0.05, TRAINING, slow=False),
-    # On a GPU the product with the word table has its bfloat16 numbers widened for its two gradients.
-    Program("masked language model, base, 64 × 128", train_masked(BASE, 64, 128, 20), 6.0, REDUCED, low_products=2),
 )
 
 

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ from eval.runs import Run
 from tests.accelerators.aot import ENVIRONMENT, PAGE, PLACE, REPORTS, table
 from tests.accelerators.laboratory import TARGETS
 from tests.accelerators.programs import FAULTS, PROGRAMS
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = [program.name for program in PROGRAMS if not program.slow]
 
 

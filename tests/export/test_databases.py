@@ -8,7 +8,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.databases import DATABASES, front, save_database, turn
+from tests.conftest import ROOT
 from tests.documents import blocks
 
 CLIENTS = {
@@ -29,7 +29,6 @@ CLIENTS = {
     "sqlite-vec": ("apsw", "sqlite_vec"),
 }
 SIZE = 16
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "databases.md"
 
 

@@ -8,19 +8,14 @@ import numpy as np
 
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT
-from tests.tiny import SENTENCES
-
-WORDS = " ".join(SENTENCES).split()
+from tests.sentences import generated
 
 
-def write_table(path, rows=96, seed=0):
+def write_table(path, rows=96):
     """Labelled pairs of made-up sentences, with a header."""
-    rng = np.random.default_rng(seed)
-    lines = ["one\ttwo\tlabel"]
-    for _ in range(rows):
-        texts = (" ".join(rng.choice(WORDS, rng.integers(2, 8))) for _ in range(2))
-        lines.append("\t".join([*texts, str(rng.choice(["yes", "no", "maybe"]))]))
-    path.write_text("\n".join(lines) + "\n")
+    texts = generated(2 * rows)
+    lines = [f"{texts[row]}\t{texts[rows + row]}\t{('yes', 'no', 'maybe')[row % 3]}" for row in range(rows)]
+    path.write_text("\n".join(["one\ttwo\tlabel", *lines]) + "\n")
     return path
 
 
@@ -37,13 +32,6 @@ def write_questions(path, rows, seed=0):
         numbers = (i - (i % 5 == 4), i - (i % 7 == 6))
         lines.append("\t".join([str(i), f"q{numbers[0]}", f"d{numbers[1]}", *texts, str(duplicate)]) + "\n")
     path.write_text("".join(lines))
-    return path
-
-
-def write_text(path, lines=600, seed=0):
-    """Lines of made-up text."""
-    rng = np.random.default_rng(seed)
-    path.write_text("".join(" ".join(rng.choice(WORDS, rng.integers(4, 25))) + "\n" for _ in range(lines)))
     return path
 
 

@@ -16,7 +16,8 @@ from jaxwhiten import Encoder
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import own_cache
 from tests.programs import runs
-from tests.programs.runs import WORDS, steps_of, write_table
+from tests.programs.runs import steps_of, write_table
+from tests.sentences import generated
 from train import sbert
 
 pytestmark = pytest.mark.slow
@@ -79,12 +80,12 @@ def assert_close(one, other, tolerance):
 @pytest.fixture
 def settings(tmp_path, tiny_model):
     """Those of a run that is scored on SICK's files, which have as many rows as the benchmark's, of other sentences."""
-    rng, spec = np.random.default_rng(5), TASK_SPECS["SICK-R"]
+    rng, spec, texts = np.random.default_rng(5), TASK_SPECS["SICK-R"], generated(200)
     (tmp_path / "SICK").mkdir()
     for split, name in spec.files.items():
         lines = ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
         for row in range(spec.counts[split]["SICK-R"].total):
-            a, b = (" ".join(rng.choice(WORDS, 4)) for _ in range(2))
+            a, b = rng.choice(texts, 2)
             lines.append(f"{row}\t{a}\t{b}\t{rng.uniform(1, 5):.3f}\tNEUTRAL")
         (tmp_path / "SICK" / name).write_text("\r\n".join(lines) + "\r\n")
     data = {"file": str(write_table(tmp_path / "rows.tsv")), "folder": str(tmp_path), "columns": ("one", "two")}

@@ -9,7 +9,7 @@ from configs.settings import MLM
 from jaxwhiten import Encoder
 from jaxwhiten.text import BulkTokenizer
 from tests.conftest import own_cache
-from tests.programs.runs import write_text
+from tests.sentences import generated
 from tests.tiny import SENTENCES
 from train import mlm
 
@@ -18,7 +18,8 @@ def test_the_folder_a_run_leaves(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     out = tmp_path / "run"
     config = MLM()
-    config.data, config.output = str(write_text(tmp_path / "text.txt")), str(out)
+    (tmp_path / "text.txt").write_text("\n".join(generated(600)))
+    config.data, config.output = str(tmp_path / "text.txt"), str(out)
     config.held_out, config.block_length, config.batch_size, config.steps = 0.1, 16, 8, 6
     config.sizes.update({"num_layers": 1, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32})
     config.vocabulary.update({"size": 150, "alphabet": 40})

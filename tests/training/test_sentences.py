@@ -1,4 +1,4 @@
-"""Sentence batches through encoder and loss: parity with sentence-transformers, prompts, dropout, the cache of tokens."""
+"""Sentence batches through encoder and loss: parity with sentence-transformers, prompts, dropout, cached tokens."""
 
 import dataclasses
 
