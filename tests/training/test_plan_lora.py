@@ -66,10 +66,6 @@ def trained(setup, plan, steps=5):
     return jax.device_get(state.params), found
 
 
-def vectors_of(plan, params):
-    return plan.encoder(params).encode(TEXTS)
-
-
 @pytest.mark.parametrize("kind", slow_but(["lora", *adapters.KINDS], "linear"))
 def test_an_adapter_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, kind):
     if kind == "lora":
