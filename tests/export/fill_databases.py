@@ -61,13 +61,12 @@ def how_of(name):
     return ["--format", name, "--bytes", "48", "--overwrite", "-o", "out/"]
 
 
-def opened(place):
+@contextlib.contextmanager
+def opened(place, recipe=None):
     """The recipe's functions, the encoder, and the database, which is closed where it can be."""
-    recipe = runpy.run_path("out/recipe.py")
-    return recipe, Encoder.from_pretrained("out/model"), recipe["connect"](place)
-
-
-def closed(db):
+    recipe = recipe or runpy.run_path("out/recipe.py")
+    db = recipe["connect"](place)
+    yield recipe, Encoder.from_pretrained("out/model"), db
     if hasattr(db, "close"):
         db.close()
 
@@ -100,17 +99,16 @@ def fill_and_ask(name, place, rows):
     words = ["--model", "small/", *how_of(name)]
     exported([*words, "--from", "docs.db", "--into", place], 300, 0, 0, 300)
     exported([*words, "--from", "docs.db", "--into", place], 0, 0, 0, 0)
-    recipe, encoder, db = opened(place)
-    ids, texts = map(list, zip(*rows[300:], strict=True))
-    for _ in range(2):  # a second time in place of the first
-        recipe["add"](db, ids, texts, encoder.encode(texts))
-    assert sorted(recipe["rows"](db)) == sorted(rows)
-    assert recipe["known"](db) == {id for id, _ in rows}
-    asked = rows[:5] + rows[300:305]
-    found = [recipe["query"](db, vector, 5) for vector in encoder.encode([text for _, text in asked])]
-    assert {len(each) for each in found} == {5}
-    assert [tuple(each[0]) for each in found] == asked, [each[:2] for each in found]
-    closed(db)
+    with opened(place) as (recipe, encoder, db):
+        ids, texts = map(list, zip(*rows[300:], strict=True))
+        for _ in range(2):  # a second time in place of the first
+            recipe["add"](db, ids, texts, encoder.encode(texts))
+        assert sorted(recipe["rows"](db)) == sorted(rows)
+        assert recipe["known"](db) == {id for id, _ in rows}
+        asked = rows[:5] + rows[300:305]
+        found = [recipe["query"](db, vector, 5) for vector in encoder.encode([text for _, text in asked])]
+        assert {len(each) for each in found} == {5}
+        assert [tuple(each[0]) for each in found] == asked, [each[:2] for each in found]
     for other, expected in (("encoder/", "expected --model small/, got 'encoder/'"), ("whitening/", "another head")):
         refused(expected, ["--model", other, *words[2:], "--from", "docs.db", "--into", place], recipe, place, rows)
 
@@ -126,12 +124,11 @@ def change(name, place, rows):
     exported([*words, "--keep"], 1, 0, 0, 1)
     exported(words, 0, 1, 21, 1)
     exported(words, 0, 0, 0, 0)
-    recipe, encoder, db = opened(place)
-    now = dict(rows[1:300]) | new
-    assert sorted(recipe["rows"](db)) == sorted(now.items())
-    assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("new", "Snow falls.")]
-    assert rows[0][0] not in dict(recipe["query"](db, encoder.encode(rows[0][1]), 20))
-    closed(db)
+    with opened(place) as (recipe, encoder, db):
+        now = dict(rows[1:300]) | new
+        assert sorted(recipe["rows"](db)) == sorted(now.items())
+        assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("new", "Snow falls.")]
+        assert rows[0][0] not in dict(recipe["query"](db, encoder.encode(rows[0][1]), 20))
     Path("changed.db").unlink()
 
 
@@ -146,16 +143,15 @@ def carry(name, place, rows):
     write("page.jsonl", [records[3] | {"page": "three"}])
     assert cli.main(["add", "kept.db", "page.jsonl", "--column", "text"]) == 0
     exported(words, 0, 1, 0, 1)
-    recipe, encoder, db = opened(place)
-    index = load_index("kept.db")
-    for number in (3, 7):
-        text = rows[number][1]
-        (hit,) = index.search(text, 1)
-        assert hit.metadata == KEPT | {"page": "three" if number == 3 else number}
-        assert recipe["query"](db, encoder.encode(text), 1) == [(hit.id, hit.text, hit.metadata)]
-    recipe["add"](db, ["x", "y"], ["Snow falls.", "It rains."], encoder.encode(["Snow falls.", "It rains."]))
-    assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("x", "Snow falls.", None)]
-    closed(db)
+    with opened(place) as (recipe, encoder, db):
+        index = load_index("kept.db")
+        for number in (3, 7):
+            text = rows[number][1]
+            (hit,) = index.search(text, 1)
+            assert hit.metadata == KEPT | {"page": "three" if number == 3 else number}
+            assert recipe["query"](db, encoder.encode(text), 1) == [(hit.id, hit.text, hit.metadata)]
+        recipe["add"](db, ["x", "y"], ["Snow falls.", "It rains."], encoder.encode(["Snow falls.", "It rains."]))
+        assert recipe["query"](db, encoder.encode("Snow falls."), 1) == [("x", "Snow falls.", None)]
     Path("kept.db").unlink()
 
 
@@ -167,9 +163,8 @@ def refused(expected, words, recipe, place, rows):
     assert expected in said.getvalue()
     with pytest.raises(ValueError, match="of another model, small/"):
         runpy.run_path("out/recipe.py")["connect"](place)
-    db = recipe["connect"](place)
-    assert recipe["known"](db) == {id for id, _ in rows}
-    closed(db)
+    with opened(place, recipe) as (_, _, db):
+        assert recipe["known"](db) == {id for id, _ in rows}
 
 
 if __name__ == "__main__":
