@@ -37,23 +37,11 @@ def write_questions(path, rows, seed=0):
 
 def softmax_arguments(model, folder):
     """Settings of a run of softmax on a table of that folder, without a dev set."""
-    return {
-        "model": str(model),
-        "data.file": str(write_table(folder / "rows.tsv")),
-        "data.columns": "('one','two')",
-        "data.label": "label",
-        "data.classes": "('no','maybe','yes')",
-        "max_length": "16",
-        "batch_size": "8",
-        "buckets": "1",
-        "steps": "200",
-        "learning_rate": "1e-3",
-        "dev": "",
-        "test": "()",
-        "save_every": "25",
-        "log_every": "1",
-        "output": str(folder / "run"),
-    }
+    data = {"file": str(write_table(folder / "rows.tsv")), "columns": ("one", "two"), "label": "label"}
+    data |= {"classes": ("no", "maybe", "yes")}
+    sizes = {"max_length": 16, "batch_size": 8, "buckets": 1, "steps": 200, "learning_rate": 1e-3}
+    shown = {"dev": "", "test": (), "save_every": 25, "log_every": 1, "output": str(folder / "run")}
+    return {"model": str(model), **{f"data.{name}": value for name, value in data.items()}, **sizes, **shown}
 
 
 def start(program, arguments, cache, *words, **options):

@@ -16,7 +16,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import own_cache
 from tests.programs import runs
-from tests.programs.runs import steps_of, write_table
+from tests.programs.runs import softmax_arguments, steps_of
 from tests.sentences import generated
 from train import sbert
 
@@ -88,11 +88,8 @@ def settings(tmp_path, tiny_model):
             a, b = rng.choice(texts, 2)
             lines.append(f"{row}\t{a}\t{b}\t{rng.uniform(1, 5):.3f}\tNEUTRAL")
         (tmp_path / "SICK" / name).write_text("\r\n".join(lines) + "\r\n")
-    data = {"file": str(write_table(tmp_path / "rows.tsv")), "folder": str(tmp_path), "columns": ("one", "two")}
-    data |= {"label": "label", "classes": ("no", "maybe", "yes")}
-    sizes = {"max_length": 16, "batch_size": 24, "buckets": 1, "steps": STEPS, "learning_rate": 1e-3, "seed": 3}
-    scores = {"dev": "SICK-R", "test": (), "evaluate_every": 30, "log_every": 1}
-    return {"model": str(tiny_model), **{f"data.{name}": value for name, value in data.items()}, **sizes, **scores}
+    scores = {"data.folder": str(tmp_path), "dev": "SICK-R", "evaluate_every": 30, "save_every": 0}
+    return softmax_arguments(tiny_model, tmp_path) | scores | {"batch_size": 24, "steps": STEPS, "seed": 3}
 
 
 def test_training_on_two_processes_and_then_on_three_is_that_of_one(settings, start, tmp_path):

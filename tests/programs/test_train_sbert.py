@@ -62,7 +62,9 @@ def test_a_folder_is_trained_through_its_head_and_given_back_whole(config, tmp_p
     settings = {"prompts": {"plain": "water "}, "default_prompt_name": "plain", "max_length": 24}
     model, _, folder = load_model(config.model)
     floats = Encoder.from_module(model, folder, head=head, **settings)
-    whitening = Whitening(gamma=0.5, n_components=20).fit(rng.normal(size=(400, 24)).astype(np.float32))
+    whitening = Whitening(gamma=0.5, n_components=20, shrinkage="oas").fit(
+        rng.normal(size=(400, 24)).astype(np.float32)
+    )
     base = floats.with_whitening(whitening).with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "base")
     rows = zip(pairs.sentence1[:40], pairs.sentence2[:40], (str(5 - score) for score in pairs.score), strict=False)
     (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "score"), *rows]))
