@@ -131,14 +131,7 @@ def collectives_of(compiled: str) -> dict[str, int]:
 
 
 def faults_of(program: Program, target: Target, lowered: str, compiled: str, temporaries: float) -> list[str]:
-    """What a program must not do, in words.
-
-    Args:
-      program, target: What was compiled for what.
-      lowered: StableHLO, in which no pass has hidden a type yet.
-      compiled: HLO after all passes.
-      temporaries: GB per device.
-    """
+    """What a program must not do, in words: by its StableHLO, in which no pass has hidden a type yet, and its HLO."""
     faults = []
     if target.is_tpu and re.search(r"\bf64\[|xf64>|tensor<f64>", lowered + compiled):
         faults.append("float64, which a TPU emulates")

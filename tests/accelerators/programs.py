@@ -86,21 +86,12 @@ def encode(
     config: EncoderConfig,
     rows: int,
     length: int,
-    tokens: int | None = None,
+    tokens: int | None = None,  # those that are none of padding, where they are packed
     heads: Callable[[], tuple[Steps, ...]] = lambda: (Head.named("mean").steps,),
-    dtype: str = "bfloat16",
-    sentences: int = 0,
+    dtype: str = "bfloat16",  # of matrix products
+    sentences: int = 0,  # how many each row may hold; 0 for one, without segments
 ) -> Callable[[Target], Any]:
-    """The forward pass over rows of a length on each device.
-
-    Args:
-      config: Of the encoder.
-      rows, length: Of a batch.
-      tokens: Those that are none of padding, where they are packed.
-      heads: What follows.
-      dtype: Of matrix products.
-      sentences: How many each row may hold; 0 for one, without segments.
-    """
+    """The forward pass over rows of a length on each device, and what follows."""
 
     def lower(target: Target) -> Any:
         mesh = target.mesh()
