@@ -8,7 +8,7 @@ import pytest
 from configs.settings import Cross
 from jaxwhiten import CrossEncoder
 from tests.conftest import own_cache
-from tests.programs.runs import steps_of, write_table
+from tests.programs.runs import write_table
 from tests.tiny import SENTENCES
 from train import cross
 
@@ -30,7 +30,6 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     config.data.label, config.data.classes = "label", ("no", "maybe", "yes")
     cross.main(config)
     out = tmp_path / "run"
-    assert steps_of(out)[1] == pytest.approx(np.log(3), abs=0.5)
     assert json.loads((out / "results.json").read_text())["rows"] == 96
     assert "model written from step 3" in capsys.readouterr().out
     model = CrossEncoder.from_pretrained(out / "model")

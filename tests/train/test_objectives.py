@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from flax import nnx
 from jax.test_util import check_grads
+from scipy.special import expit, log_softmax
 
 from jaxwhiten import CrossEncoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import load_model
+from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.training import make_plan, objective_loss
 from tests.conftest import own_cache
 from tests.test_losses import B, D, cosines, draw
@@ -18,6 +20,7 @@ from tests.training.setups import changed, setup_for
 from train.distillation import MARGIN_MSE
 from train.masked import MaskedHead
 from train.objectives import find_objective
+from train.pairs import pair_loss
 from train.tension import contrastive_tension
 from train.tsdae import Decoder, delete_tokens
 from train.whitenedcse import group_whiten, inverse_sqrt
@@ -105,6 +108,18 @@ def test_the_decoder_sees_the_tokens_before_and_the_vector_alone(shallow_model):
     assert np.abs(before[0, 5:] - later[0, 5:]).max() > 1e-3
     np.testing.assert_array_equal(before[1], later[1])
     assert np.abs(before - logits(ids, vectors + 1)).max(axis=(1, 2)).min() > 1e-3
+
+
+def test_losses_of_pairs_are_cross_entropies():
+    def loss(logits, gold):
+        batch = {"input_ids": jnp.ones((2, 1, 3), int), "lengths": jnp.array([[2], [3]]), "labels": jnp.asarray(gold)}
+        model = lambda logits: lambda ids, mask, **_: EncoderOutput((), jnp.asarray(logits))  # noqa: E731
+        return float(pair_loss(model)({"encoder": logits}, batch, jax.random.key(0))[0])
+
+    right, wrong = np.log(expit([2.0, -1.0])), np.log(expit([-2.0, 1.0]))
+    assert loss([[2.0], [-1.0]], [0.7, 0.0]) == pytest.approx(-(0.7 * right[0] + 0.3 * wrong[0] + wrong[1]) / 2)
+    logits = [[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]]
+    assert loss(logits, [1, 2]) == pytest.approx(-log_softmax(logits, axis=1)[[0, 1], [1, 2]].mean())
 
 
 def test_margins_of_the_teacher_are_the_labels(shallow_model, cross_encoder, tmp_path, monkeypatch):

@@ -105,7 +105,7 @@ MISTAKES = {
     "another objective": (ROWS, "mnr", {}, "the objective cosent"),
     "a label": ([("a", "b", "entailment")], "mnr", {}, "the label 'column3'"),
     "a score": ([PAIR], "mnr", {}, "'score' has no sentences"),
-    "a score beyond float32": ([("a", "b", 0), ("c", "d", 1e39)], "cosine", {}, "row 1: .*column3"),
+    "a score beyond float32": ([("a", "b", 0), ("c", "d", 1e39), ("e", "f", 1)], "cosine", {}, "row 1: .*column3"),
     "an endless range": (ROWS, "cosine", {"score_range": (0, math.inf)}, "score_range"),
     "an empty range": (ROWS, "cosine", {"score_range": (1, 1)}, "score_range"),
 }
