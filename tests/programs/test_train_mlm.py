@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from tests.conftest import own_cache
 from tests.sentences import generated
 from tests.tiny import SENTENCES
 from train import mlm
+from train.masked import load_masked_lm
 
 
 def test_the_folder_a_run_leaves(tmp_path, monkeypatch, capsys):
@@ -35,10 +37,16 @@ def test_the_folder_a_run_leaves(tmp_path, monkeypatch, capsys):
     assert "model written from step 6" in capsys.readouterr().out
     vectors = Encoder.from_pretrained(out / "model", pooling="mean", max_length=16).encode(SENTENCES)
     assert vectors.shape == (len(SENTENCES), 32)
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     peer, report = transformers.AutoModelForMaskedLM.from_pretrained(out / "model", output_loading_info=True)
     assert not report["missing_keys"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(out / "model")
     assert tokenizer("[MASK] plays")["input_ids"] == BulkTokenizer(out / "model", 16)(["[MASK] plays"]).flat.tolist()
-    assert peer(**tokenizer("a man plays", return_tensors="pt")).logits.shape[-1] == len(tokenizer) == 150
+    ids = np.array(tokenizer(["a man plays"])["input_ids"])
+    theirs = peer.float().eval()(input_ids=torch.tensor(ids)).logits.detach().numpy()
+    model, _, has_head = load_masked_lm(out / "model")
+    assert has_head
+    ours = model(jnp.asarray(ids), jnp.ones_like(ids), jnp.arange(ids.shape[1])[None])
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert ours.shape[-1] == len(tokenizer) == 150

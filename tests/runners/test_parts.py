@@ -268,20 +268,14 @@ DAMAGE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_header_is_an_error_and_no_traceback(folder, sources, tiny_model, tmp_path, capsys, damage):
+def test_a_damaged_header_is_refused(folder, damage):
     name, damaged = DAMAGE[damage]
     damaged(folder / name)
     errors = 0
-    for use in (lambda: Parts(folder).all(), lambda: Parts(folder).moments(), lambda: Parts(folder).finish()):
+    for use in ("all", "moments", "finish"):
         try:
-            use()
+            getattr(Parts(folder), use)()
         except FormatError:
             errors += 1
     assert errors
-    again = f"embed {sources[0].path} -o {folder} --model {tiny_model} --pooling mean --max-length 32 --part-rows 10"
-    for words in (f"index {folder} -o {tmp_path}/idx", f"fit {folder} -o {tmp_path}/w.safetensors", again):
-        code = cli.main(words.split())
-        said = capsys.readouterr().err
-        assert (code, said.count("error: ")) in ((0, 0), (2, 1)), said

@@ -12,7 +12,7 @@ from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_batches
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
-from tests.conftest import own_cache, slow_but
+from tests.conftest import own_cache
 from tests.tiny import FAMILIES, SENTENCES, write_model
 from tests.training.setups import changed, setup_for
 from train import adapters
@@ -66,7 +66,8 @@ def trained(setup, plan, steps=5):
     return jax.device_get(state.params), found
 
 
-@pytest.mark.parametrize("kind", slow_but(["lora", *adapters.KINDS], "linear"))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lora", *adapters.KINDS])
 def test_an_adapter_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, kind):
     if kind == "lora":
         plan = adapted(setup)
