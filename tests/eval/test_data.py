@@ -128,6 +128,8 @@ SCORED = {
 def test_the_real_tasks_have_the_scored_pairs_of_the_papers(real_data):
     loaded = {task: load_sts(task, real_data).splits for task in STS_TASKS}
     assert {task: {name: len(pairs) for name, pairs in splits.items()} for task, splits in loaded.items()} == SCORED
+    searches = load_search("mrpc", real_data)
+    assert len(searches.queries) - len(searches.with_gold().queries) == 1901
 
 
 @pytest.mark.parametrize("inside", ["", "downstream", "downstream/STS"])
@@ -321,11 +323,6 @@ def test_pairs_of_mrpc_become_queries_and_documents(tmp_path, monkeypatch):
     assert (data.name, data.queries[0]) == ("mrpc", 'He said " no .')
     assert data.gold.indptr.tolist() == [0, 2, 2, 4]
     assert load_search("mrpc", target).queries == data.queries
-
-
-def test_the_real_corpus_of_mrpc(real_data):
-    data = load_search("mrpc", real_data)
-    assert len(data.queries) - len(data.with_gold().queries) == 1901
 
 
 def test_docstrings_are_a_search_and_their_modules_never_run(tmp_path):
