@@ -2,6 +2,7 @@
 
 import functools
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from configs import adapter, distil, matryoshka, nli, nli_mnr, nli_small, simcse
 from configs.settings import SBERT
 from jaxwhiten import Encoder, evaluate, losses
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.datasets import load_sts
+from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.head import Dense, Head, Normalize
 from jaxwhiten.head.pooling import Cls
 from jaxwhiten.models import load_model
@@ -20,7 +21,7 @@ from jaxwhiten.whitening import Whitening
 from tests.conftest import own_cache
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES
-from train import sbert
+from train import common, sbert
 from train.objectives import find_objective
 
 
@@ -54,17 +55,19 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     np.testing.assert_allclose(vectors_of_sentence_transformers(out / "model"), found, atol=1e-5)
 
 
-def test_a_folder_is_trained_through_its_head_and_given_back_whole(config, tmp_path, capsys):
+def test_a_folder_is_trained_through_its_head_and_given_back_whole(config, tmp_path, capsys, monkeypatch):
     """Without its whitening and code; scores turned upside down make the model worse, which is said."""
-    rng, pairs = np.random.default_rng(0), load_sts("sts_sample").splits["test"]
+    rng, test = np.random.default_rng(0), load_sts("sts_sample").splits["test"]
+    pairs = Pairs(test.sentence1[:40], test.sentence2[:40], test.score[:40], test.subset[:40])
+    monkeypatch.setattr(common, "load_sts", lambda *_: SimpleNamespace(splits={"test": pairs}))
     weight, bias = (rng.normal(size=shape).astype(np.float32) / 5 for shape in ((24, 32), 24))
     head = Head.of((Cls(), Dense(weight, bias, None, "Tanh"), Normalize()))
     settings = {"prompts": {"plain": "water "}, "default_prompt_name": "plain", "max_length": 24}
     model, _, folder = load_model(config.model)
     floats = Encoder.from_module(model, folder, head=head, **settings)
-    whitening = Whitening(gamma=0.5, n_components=20, shrinkage="oas").fit(
-        rng.normal(size=(400, 24)).astype(np.float32)
-    )
+    vectors = floats.encode(pairs.sentence1)
+    sample = rng.normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
+    whitening = Whitening(gamma=0.5, n_components=20, shrinkage="oas").fit(sample)
     base = floats.with_whitening(whitening).with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "base")
     rows = zip(pairs.sentence1, pairs.sentence2, (str(5 - score) for score in pairs.score), strict=True)
     (tmp_path / "rows.tsv").write_text("".join("\t".join(row) + "\n" for row in [("one", "two", "score"), *rows]))
