@@ -1,21 +1,21 @@
-"""Made-up rows for training programs, and the losses of every step."""
+"""Training programs in processes of their own: made-up rows, a start, a wait, and the losses of every step."""
+
+import os
+import subprocess
+import sys
 
 import numpy as np
 
 from jaxwhiten.training.log import read_metrics
-from tests.tiny import SENTENCES
+from tests.conftest import ONE_DEVICE, ROOT
+from tests.sentences import generated
 
-WORDS = " ".join(SENTENCES).split()
 
-
-def write_table(path, rows=96, seed=0):
+def write_table(path, rows=96):
     """Labelled pairs of made-up sentences, with a header."""
-    rng = np.random.default_rng(seed)
-    lines = ["one\ttwo\tlabel"]
-    for _ in range(rows):
-        texts = (" ".join(rng.choice(WORDS, rng.integers(2, 8))) for _ in range(2))
-        lines.append("\t".join([*texts, str(rng.choice(["yes", "no", "maybe"]))]))
-    path.write_text("\n".join(lines) + "\n")
+    texts = generated(2 * rows)
+    lines = [f"{texts[row]}\t{texts[rows + row]}\t{('yes', 'no', 'maybe')[row % 3]}" for row in range(rows)]
+    path.write_text("\n".join(["one\ttwo\tlabel", *lines]) + "\n")
     return path
 
 
@@ -35,11 +35,22 @@ def write_questions(path, rows, seed=0):
     return path
 
 
-def write_text(path, lines=600, seed=0):
-    """Lines of made-up text."""
-    rng = np.random.default_rng(seed)
-    path.write_text("".join(" ".join(rng.choice(WORDS, rng.integers(4, 25))) + "\n" for _ in range(lines)))
-    return path
+def softmax_arguments(model, folder):
+    """Settings of a run of softmax on a table of that folder, without a dev set."""
+    data = {"file": str(write_table(folder / "rows.tsv")), "columns": ("one", "two"), "label": "label"}
+    data |= {"classes": ("no", "maybe", "yes")}
+    sizes = {"max_length": 16, "batch_size": 8, "buckets": 1, "steps": 200, "learning_rate": 1e-3}
+    shown = {"dev": "", "test": (), "save_every": 25, "log_every": 1, "output": str(folder / "run")}
+    return {"model": str(model), **{f"data.{name}": value for name, value in data.items()}, **sizes, **shown}
+
+
+def start(program, arguments, cache, *words, **options):
+    """`python -m train.PROGRAM` with its defaults, these settings and one device."""
+    command = [sys.executable, "-m", f"train.{program}", "--config", f"configs/defaults.py:{program}", *words]
+    command += [f"--config.{name}={value}" for name, value in arguments.items()]
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(cache)}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+    return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
 
 
 def steps_of(folder):
