@@ -22,7 +22,7 @@ PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 TESTS := OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
 # Tests of what the package does not contain: programs, benchmarks, documents, packaging.
-LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py test_wheel.py)
+LABORATORY := $(addprefix tests/,programs eval train notebooks accelerators test_base.py test_documents.py test_examples.py test_packaging.py)
 
 # Servers, which wait longest, come first for ci/smoke.sh, where several run at a time.
 BENCHMARKS ?= serving_faults serving cold_start encode latency memory growth whitening search_batches words

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,13 +26,13 @@ from benchmarks import harness
 from benchmarks.harness import figure, table
 from benchmarks.search_batches import documents as vectors
 from configs.settings import Config, setting
+from eval.data.corpus import Corpus
 from eval.pydocs import split_docstring
 from eval.report import Table
 from eval.runs import Run
 from jaxwhiten import SpectrumCode, load_index
-from jaxwhiten.datasets import Corpus, corpus_files
+from jaxwhiten.datasets import corpus_files
 from jaxwhiten.search import Index, build_index
-from jaxwhiten.search.words import words_of
 
 FOLDER = "text/enwiki"
 BYTES = 96
@@ -61,7 +62,7 @@ def sentences(folder: Path) -> Iterator[str]:
 
 def by_words(index: Index, query: str) -> list[tuple[int]]:
     """The ten best rows by FTS5's own BM25."""
-    either = " OR ".join(f'"{word}"' for word in dict.fromkeys(words_of(query)))
+    either = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", query))
     best = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
     return index.database.rows(best, [either, K])
 

@@ -97,10 +97,11 @@ def _guarded(main: Callable[[Any], None], config: Config) -> None:
 
 def _as_one_of_many(main: Callable[[Any], None], config: Config, address: str) -> None:
     """Joins the other processes and runs; an error ends the process at once, so that the others do not wait for it."""
+    from configs import processes
     from jaxwhiten.runtime import distributed
 
     try:
-        distributed.start(address)
+        processes.start(address)
     except JaxwhitenError as error:
         sys.exit(say(error))
     name = _process()
@@ -129,7 +130,7 @@ def _as_one_of_many(main: Callable[[Any], None], config: Config, address: str) -
 def _leave(code: int) -> NoReturn:
     """Ends a process that has failed, without waiting for the others.
 
-    The runtime ends the others within `distributed.HEARTBEAT_SECONDS` and names the process that died.
+    The runtime ends the others within `processes.HEARTBEAT_SECONDS` and names the process that died.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -149,9 +150,9 @@ def is_broken_exchange(error: BaseException) -> bool:
 
 def _await_verdict() -> None:
     """Waits until the runtime finds out which process died; the runtime then names it and ends this process."""
-    from jaxwhiten.runtime import distributed
+    from configs import processes
 
-    time.sleep(distributed.HEARTBEAT_SECONDS + 10)
+    time.sleep(processes.HEARTBEAT_SECONDS + 10)
 
 
 def _process() -> str:

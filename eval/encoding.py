@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from configs import processes
 from eval.data.nli import NLIRows
 from eval.poolings import fit_idf
 from eval.settings import words
@@ -69,13 +70,13 @@ def encode(
     `batch_size` is not used where vectors are looked up and kept in a `store`.
     """
     distributed.check_same("model and sentences", [encoder.view.fingerprint, text_fingerprint(sentences)])
-    share = distributed.share(sentences)
+    share = processes.share(sentences)
     bars = show_progress()
     if store:
         encoded = store.encode(encoder, share, pooling=tuple(poolings), show_progress=bars)
     else:
         encoded = at_once(_views(encoder, poolings), share, batch_size, bars)
-    return {pooling: distributed.gather_rows(as_floats(vectors)) for pooling, vectors in encoded.items()}
+    return {pooling: processes.gather_rows(as_floats(vectors)) for pooling, vectors in encoded.items()}
 
 
 def _views(encoder: Encoder, poolings: Sequence[str]) -> dict[str, View]:
@@ -101,8 +102,8 @@ def nli_moments(
     sentences = list(counts)
     repeats = np.fromiter(counts.values(), np.int64)
     distributed.check_same("the NLI rows", [text_fingerprint(sentences), int(repeats.sum())])
-    sentences = distributed.share(sentences)
-    repeats = distributed.share(repeats)
+    sentences = processes.share(sentences)
+    repeats = processes.share(repeats)
     moments = {pooling: Moments() for pooling in poolings}
     start = 0
     views = _views(encoder, poolings)

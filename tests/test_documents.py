@@ -16,7 +16,6 @@ import pytest
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import MissingDependencyError
-from tests.conftest import ONE_DEVICE
 from tests.documents import ELSEWHERE, PAGES, ROOT, alone, blocks, imported, name
 
 FEW = 120  # rows: codes of 96 bytes need more than as many texts
@@ -41,7 +40,7 @@ def test_the_code_runs(page, minilm, tmp_path, monkeypatch):
                 if "pyspark" in imported(part) and shutil.which("java") is None:
                     missing.add("java")
                     continue
-                environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "XLA_FLAGS": ""}
+                environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "XLA_FLAGS": ""}
                 environment["PYSPARK_PYTHON"] = sys.executable
                 command = [sys.executable, "-c", part]
                 done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -96,8 +95,7 @@ def test_the_commands_run(page, minilm, tmp_path):
         script.parent.mkdir(exist_ok=True)
         script.write_text(f"#!/bin/sh\n{what}\n")
         script.chmod(0o755)
-    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    environment["XLA_FLAGS"] = ONE_DEVICE  # as users have it; programs for the eight of the tests take longer
+    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
     for line, block in blocks(page, "sh"):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True
@@ -175,8 +173,7 @@ def made(tmp_path_factory):
         shutil.copy(page, copy)
     (folder / "docs/runs").symlink_to(ROOT / "docs/runs")
     command = [sys.executable, "-m", "eval.tables", *map(name, PAGES)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder, dict(re.findall(r"^(\S+\.md): (.*)$", done.stderr, re.MULTILINE))
 

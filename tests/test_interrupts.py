@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jaxwhiten.terminal import interrupts
-from tests.conftest import ONE_DEVICE, ROOT, without_hwloc
+from tests.conftest import ROOT, without_hwloc
 from tests.tiny import SENTENCES
 
 # Started in the background of a shell, this process and its children have SIGINT ignored.
@@ -21,63 +21,39 @@ IMPORTED = "import time:"
 
 
 def start(*words, **options):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), **options.pop("variables", {})}
+    environment = {**os.environ, **options.pop("variables", {})}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT, "env": environment}
     return subprocess.Popen([sys.executable, "-c", RESTORE, *map(str, words)], **{**pipes, **options})
 
 
-def assert_interrupted(process, earlier=""):
+def assert_interrupted(process):
     out, err = process.communicate(timeout=60)
-    lines = [line for line in without_hwloc(earlier + err).splitlines() if not line.startswith(IMPORTED)]
+    lines = [line for line in without_hwloc(err).splitlines() if not line.startswith(IMPORTED)]
     assert process.returncode == 130, err[-3000:]
     assert lines == [interrupts.MESSAGE]
     return out
 
 
-PROGRAMS = {
-    "cli": ["jaxwhiten.commands.cli", "encode", "README.md", "-o", "{out}.npy", "--model", "jaxwhiten-tiny"],
-    "sts": ["eval.sts", "--config", "configs/sample.py:untuned", "--config.out={out}"],
-    "tables": ["eval.tables", "README.md"],
-    "sbert": ["train.sbert", "--config.output={out}"],
-}
-
-
-def start_and_wait(program, module, out):
-    """A program, when it has just imported a module."""
-    words = [word.format(out=out) for word in PROGRAMS[program]]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("jax._src.core", "jaxwhiten.commands.cli encode README.md -o {out}.npy --model jaxwhiten-tiny"),
+        ("eval", "eval.sts --config configs/sample.py:untuned --config.out={out}"),
+        ("configs.settings", "train.sbert --config.output={out}"),
+    ],
+)
+def test_while_it_starts(module, words, tmp_path):
+    """When a module has been imported, which is the same moment on every machine."""
     in_jax = {"JAXWHITEN_ENGINE": "jax", "JAXWHITEN_COMPILATION_CACHE": "0"}  # imports it, and Flax
-    process = start("-X", "importtime", "-m", *words, variables=in_jax)
-    said = ""
+    words = words.format(out=tmp_path / "out").split()
+    process, said = start("-X", "importtime", "-m", *words, variables=in_jax), ""
     while not said.rstrip().endswith(f" {module}"):
         said = process.stderr.readline()
         assert said, process.wait()
-    return process
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("program", "module"),
-    [
-        ("cli", "jax._src.core"),
-        ("sts", "eval"),
-        ("tables", "eval"),
-        ("sbert", "configs.settings"),
-    ],
-)
-def test_while_it_starts(program, module, tmp_path):
-    """When a module has been imported, which is the same moment on every machine."""
-    process = start_and_wait(program, module, tmp_path / "out")
     process.send_signal(signal.SIGINT)
     assert_interrupted(process)
     assert not (tmp_path / "out.npy").exists()
-
-
-@pytest.mark.parametrize("seconds", [0.1, 0.9])
-def test_seconds_after_its_first_line(seconds, tmp_path):
-    process = start_and_wait("sts", "eval", tmp_path)
-    time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    assert_interrupted(process)
 
 
 def test_while_it_encodes(tiny_model, tmp_path):
@@ -173,8 +149,9 @@ def test_where_it_was_ignored_it_stays_so():
 
 def test_a_package_that_is_imported_leaves_the_handler_alone():
     before = signal.getsignal(signal.SIGINT)
+    import configs
     import eval
     import train
 
-    assert eval.interrupts is train.interrupts is interrupts
+    assert eval.need is train.need is configs.need
     assert signal.getsignal(signal.SIGINT) is before

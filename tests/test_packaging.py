@@ -1,4 +1,4 @@
-"""What packages, CI and releases consist of: extras that exist, versions that agree, an sdist that builds the wheel."""
+"""What packages, CI and releases consist of: extras that exist, versions that agree, and what the wheel holds."""
 
 import itertools
 import re
@@ -6,11 +6,12 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 
 import pytest
 
 import jaxwhiten
-from tests.conftest import ROOT, unpack
+from tests.conftest import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -55,28 +56,39 @@ def test_versions_agree():
     assert (ROOT / "jaxwhiten" / "py.typed").is_file()
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the sdist, as `make wheel` builds them, which also installs and tries them."""
+    pytest.importorskip("hatchling", reason="the extra test")
+    folder = tmp_path_factory.mktemp("built")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
 @pytest.mark.slow
-def test_the_sdist_holds_what_builds_the_wheel(tmp_path):
-    pytest.importorskip("hatchling")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)], cwd=ROOT, check=True
-    )
-    (sdist,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-        unpack(archive, tmp_path)
-    outside = {name for name in names if not name.startswith("jaxwhiten/")}
-    assert outside <= {
-        "README.md",
-        "LICENSE",
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "pyproject.toml",
-        "PKG-INFO",
-        ".gitignore",
+def test_the_wheel_holds_the_package(built):
+    archive = zipfile.ZipFile(built[0])
+    names = archive.namelist()
+    assert {name.split("/")[0] for name in names} == {"jaxwhiten", f"jaxwhiten-{jaxwhiten.__version__}.dist-info"}
+    here = {path.relative_to(ROOT).as_posix() for path in (ROOT / "jaxwhiten").rglob("*") if path.is_file()}
+    assert {name for name in names if name.startswith("jaxwhiten/")} == {
+        name for name in here if "__pycache__" not in name
     }
-    (folder,) = tmp_path.glob("jaxwhiten-*/")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], cwd=folder, check=True
-    )
-    assert list(tmp_path.glob("*.whl"))
+    assert sum("licenses/LICENSE" in name for name in names) == 1
+    (metadata,) = (name for name in names if name.endswith("METADATA"))
+    text = archive.read(metadata).decode()
+    for line in (f"Version: {jaxwhiten.__version__}", "License-Expression: Apache-2.0", "Requires-Python: >=3.11"):
+        assert line in text
+    assert re.findall(r'\]\((?!https:|#).*?\)|src(?:set)?="(?!https:).*?"', text) == []  # PyPI has no files of ours
+    assert "/raw/main/docs/images/quality.png" in text
+    required = [line for line in text.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
+    assert not [line for line in required if "torch" in line or "tensorflow" in line]
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_no_more_than_builds_the_wheel(built):
+    with tarfile.open(built[1]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = "README.md LICENSE CHANGELOG.md CITATION.cff pyproject.toml PKG-INFO .gitignore"
+    assert {name for name in names if not name.startswith("jaxwhiten/")} <= set(wanted.split())

@@ -6,7 +6,7 @@ import pytest
 import jaxwhiten
 from jaxwhiten import Encoder, Moments, ScoredPairs, SpectrumCode, TrainingOptions, Whitening, build_index, evaluate
 from jaxwhiten.codes import Int8, UBinary
-from jaxwhiten.datasets import Examples, Pairs, RetrievalData, from_pairs, load_sts
+from jaxwhiten.datasets import Examples, from_pairs, load_sts
 from jaxwhiten.errors import MissingDependencyError
 from jaxwhiten.scoring import Unjudged
 from jaxwhiten.search import Hit, JoinedIndex
@@ -100,11 +100,3 @@ def test_what_is_missing_is_named(result, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(MissingDependencyError, match=rf"needs the package {module.split('.')[0]}.*\[{extra}\]"):
             call()
-
-
-def test_pairs_and_searches_name_their_sizes():
-    pairs = Pairs(TEXTS, TEXTS, np.zeros(400), TEXTS)
-    assert repr(pairs) == (
-        "Pairs(sentence1=<list of 400>, sentence2=<list of 400>, score=<ndarray of 400>, subset=<list of 400>)"
-    )
-    assert isinstance(from_pairs("pets", [("a", "b", "a dog", "A dog runs.", True)]), RetrievalData)

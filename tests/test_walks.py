@@ -78,7 +78,6 @@ def walked(tmp_path_factory):
     """The functions and files of every journey, in a process without the checks of types."""
     folder = tmp_path_factory.mktemp("walks")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("JAXWHITEN_ENGINE", "jax")  # which is everywhere
         patch.setenv("JAXWHITEN_CACHE_DIR", own_cache(folder / "cache"))
         done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=folder, capture_output=True, text=True)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from configs import processes
 from configs.settings import MLM, SBERT, Cross
 from eval.data import load_sts
 from eval.machine import devices
@@ -52,8 +53,8 @@ def sts_score(pairs: Pairs) -> Callable[[Encoder], float]:
     """A function that scores an encoder: Spearman's correlation × 100, as `jaxwhiten.evaluate` computes it."""
 
     def encode(encoder: Encoder, texts: list[str], role: str | None) -> np.ndarray:
-        vectors: np.ndarray = scoring.encoded(encoder, distributed.share(texts), role, show_progress=False)
-        return distributed.gather_rows(vectors)
+        vectors: np.ndarray = scoring.encoded(encoder, processes.share(texts), role, show_progress=False)
+        return processes.gather_rows(vectors)
 
     return lambda encoder: 100 * spearman(scoring.compared(encoder, pairs, encode), pairs.score)
 

@@ -20,10 +20,10 @@ from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
+from configs.processes import gather_rows
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import EncoderConfig, init_model
-from jaxwhiten.runtime.distributed import gather_rows
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import Batch, Batches, Evaluate, LossFn, Params, Rebuild, place_batch
 from train.corpus import TokenStream

@@ -16,11 +16,11 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
+from configs.processes import gather_rows, share
 from jaxwhiten import CrossEncoder, io
 from jaxwhiten.datasets import Examples
 from jaxwhiten.head import Head
 from jaxwhiten.metrics import spearman
-from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import Evaluate, LossFn, Params, Rebuild, TokenTable, sentence_loss
 

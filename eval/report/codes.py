@@ -56,7 +56,6 @@ def plot_codes(run: Run, path: Path) -> Path | None:
 
 _STORED = {
     ("float32", 1536): ("float32", "FAISS float32"),
-    ("int8", 384): ("int8", None),
     ("spectrum", 96): ("jaxwhiten", "jaxwhiten"),
     ("opq", 96): ("OPQ", None),
     ("turbovec", 96): ("turbovec", "turbovec"),
@@ -65,7 +64,6 @@ _STORED = {
     ("spectrum", 48): ("jaxwhiten", "jaxwhiten"),
     ("opq", 48): ("OPQ", None),
     ("turbovec", 48): ("turbovec", "turbovec"),
-    ("pq", 48): ("PQ", "FAISS PQ, fast scan"),
     ("rabitq", 48): ("RaBitQ", "rabitq"),
     ("ubinary", 48): ("binary", None),
 }

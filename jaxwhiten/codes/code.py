@@ -100,7 +100,7 @@ class Quantizer:
 
     @functools.cached_property
     def stretch(self) -> float:
-        """s of `scanned`."""
+        """s of `query_points`."""
         cosine = (1 + self.center[1] / self.length**2) / 2
         return self.length / cosine
 

@@ -120,8 +120,9 @@ class SpectrumCode(Code):
         if isinstance(mean, Moments):
             others = Space.of(mean.provenance)
             check_space("the axes", axes.space, others, "use a mean of vectors of their encoder", role="query")
+            mean = mean.mean
         if mean is not None:
-            axes = axes.with_mean(mean.mean if isinstance(mean, Moments) else mean)
+            axes = axes.with_mean(mean)
         record = axes._record
         if whitened:
             axes = unit_length(axes)
@@ -161,19 +162,13 @@ class SpectrumCode(Code):
             variances = _variances(state.axes, groups)
             if not len(variances):
                 raise InputError(f"Cannot fit a code: {alike(n)}")
+            fitted = f"A code of {counted(self.bytes, 'bytes')} was fitted on"
             if groups > (varying := len(_variances(state.axes, 0))):
                 advice = f"Use more texts, or at most {counted(max(1, varying // 2), 'bytes')}."
-                warn(
-                    f"A code of {counted(self.bytes, 'bytes')} was fitted on vectors that vary along only"
-                    f" {counted(varying, 'axes')}. {advice}",
-                    WhiteningWarning,
-                )
+                warn(f"{fitted} vectors that vary along only {counted(varying, 'axes')}. {advice}", WhiteningWarning)
             elif 2 * groups < d and n < d:
-                warn(
-                    f"A code of {counted(self.bytes, 'bytes')} was fitted on {n:,} vectors of {d:,} dimensions. It gets"
-                    f" better with more: use about {d:,} texts, or {-(-d // 4):,} bytes.",
-                    WhiteningWarning,
-                )
+                advice = f"It gets better with more: use about {d:,} texts, or {-(-d // 4):,} bytes."
+                warn(f"{fitted} {n:,} vectors of {d:,} dimensions. {advice}", WhiteningWarning)
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
             state.designs[groups] = made, _plan(state.axes, made, _spread(state.axes, len(made.group)))
         return state.designs[groups]

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 from cyclopts import Parameter
 
 from jaxwhiten.errors import Bounds, InputError, OutputError, check_name, warn
-from jaxwhiten.options import WhiteningParameters, check_bounds
 from jaxwhiten.types import Fields
 
 if TYPE_CHECKING:
     import numpy as np
 
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.search import Index
     from jaxwhiten.views import View
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -51,13 +49,12 @@ def in_flags(message: object, flags: Mapping[str, str], joint: str = " ") -> str
     `flags` maps the names in Python to flags, and `joint` stands between a flag and its value.
     """
     names = "|".join(map(re.escape, flags)) or "(?!)"
-    value = r"""'(?P<quoted>[^']*)'|(?P<bare>[^\s,;:()'"]*[^\s,;:()'".])"""
-    pattern = rf"(?<![\w./-])(?P<name>{names})=(?:{value})|`(?P<alone>{names})`"
+    value = r"""'([^']*)'|([^\s,;:()'"]*[^\s,;:()'".])"""
+    pattern = rf"(?<![\w./-])({names})=(?:{value})|`({names})`"
 
     def spelled(match: re.Match[str]) -> str:
-        if match["alone"]:
-            return flags[match["alone"]]
-        return f"{flags[match['name']]}{joint}{match['bare'] or match['quoted'] or ''}"
+        name, quoted, bare, alone = match.groups("")
+        return flags[alone] if alone else f"{flags[name]}{joint}{bare or quoted}"
 
     return re.sub(pattern, spelled, str(message))
 
@@ -92,11 +89,11 @@ def check_places(arguments: Fields) -> None:
     """Raises InputError for a place that would replace a source of the same run, or another place."""
     sources = list(_paths(arguments, SourceName))
     for name, place in _paths(arguments, PlaceName):
-        real = os.path.realpath(place)
+        real = Path(os.path.realpath(place))
         for other, value in sources:
-            read = os.path.realpath(value)
-            inside = os.path.exists(read) and os.path.commonpath([real, read])
-            if real == read or (inside and (inside == real or (inside == read and os.path.exists(real)))):
+            read = Path(os.path.realpath(value))
+            holds = read.is_relative_to(real) or (os.path.exists(real) and real.is_relative_to(read))
+            if real == read or (holds and os.path.exists(read)):  # of a name that is too long, too
                 what = f"the input {value}" if other == "input" else f"{other}={str(value)!r}"
                 raise InputError(f"{place}: would replace {what}. Specify a different `{name}`.")
         sources.append((name, place))
@@ -108,7 +105,7 @@ def _paths(arguments: Fields, kind: type[str]) -> Iterator[tuple[str, str]]:
         if dataclasses.is_dataclass(value):
             yield from _paths(vars(value), kind)
         for path in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(path, kind) and path != STDOUT:
+            if isinstance(path, kind) and path not in ("", STDOUT):
                 yield name, path
 
 
@@ -208,8 +205,7 @@ class EncoderOptions:
         """The encoder that the options name."""
         from jaxwhiten.encoding import Encoder
 
-        options = {name: value for name, value in vars(self).items() if name != "model"}
-        return Encoder.from_pretrained(self.name, **options)
+        return Encoder.from_pretrained(**{**vars(self), "model": self.name})
 
 
 @_ENCODER
@@ -258,11 +254,6 @@ class Knobs(Scaling, total=False):
     ]
 
 
-def check_knobs(knobs: Fields) -> None:
-    """Raises InputError for parameters of a whitening outside their bounds, before any work."""
-    check_bounds(WhiteningParameters(**knobs))
-
-
 def check_sizes(dimension: int, **sizes: Any) -> None:
     """Raises InputError for sizes that vectors of this dimension cannot have, before they are computed."""
     for name, size in sizes.items():
@@ -277,26 +268,14 @@ def say_gamma(encoder: Encoder) -> None:
     note(choose_gamma(Moments(provenance=encoder.view.provenance())))
 
 
-def encode(encoder: Encoder, texts: Sequence[str], role: str | None = None, *, cache: bool = True) -> np.ndarray:
-    """`encode_view` for an encoder; `role` selects the prompt of the texts."""
-    return encode_view(encoder.view.in_role(role), texts, cache=cache)
-
-
-def encode_view(view: View, texts: Sequence[str], *, cache: bool = True) -> np.ndarray:
+def encode(view: View, texts: Sequence[str], *, cache: bool) -> np.ndarray:
     """The vectors of texts. With `cache`, those before a whitening or code are cached, where a run resumes."""
     from jaxwhiten.encoding.store import EmbeddingStore
 
     if cache:
         try:
-            return view.finished(EmbeddingStore().encode(view.unfitted, texts), view.unfitted)
+            return view.finished(EmbeddingStore().encode(view.unfitted, texts))
         except OutputError as error:
             advice = "set JAXWHITEN_CACHE_DIR to another folder, or silence this with --no-cache"
             warn(f"Continuing without a cache ({error}): {advice}.")
     return view(texts)
-
-
-def encode_for(index: Index, texts: Sequence[str], *, cache: bool = True) -> np.ndarray:
-    """The vectors of texts, encoded as the documents of an index were; InputError if it has no encoder."""
-    from jaxwhiten.search.text import view_for
-
-    return encode_view(view_for(index, index.text_views(), "document"), texts, cache=cache)

@@ -15,7 +15,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args
 
 from cyclopts import App, CoercionError, CycloptsError, MissingArgumentError, Parameter, UnknownOptionError
@@ -28,9 +27,21 @@ from jaxwhiten.terminal import interrupts
 
 # Commands, each with its module.
 COMMANDS = {
-    **{"encode": "encode", "embed": "embed", "fit": "fit", "apply": "encode", "inspect": "inspect"},
-    **{"train": "train", "score": "score", "index": "index", "add": "index", "remove": "index"},
-    **{"search": "search", "serve": "serve", "distill": "train", "export": "export", "verify": "verify"},
+    "encode": "encode",
+    "embed": "embed",
+    "fit": "fit",
+    "apply": "encode",
+    "inspect": "inspect",
+    "train": "train",
+    "score": "score",
+    "index": "index",
+    "add": "index",
+    "remove": "index",
+    "search": "search",
+    "serve": "serve",
+    "distill": "train",
+    "export": "export",
+    "verify": "verify",
 }
 _OF_PROGRAM = ("--version", "--print-completion")  # options that no command has
 _DASH = "\0"  # for `-`, which is no option; no argument of a process has it
@@ -102,7 +113,7 @@ def launch(
         return
     dashed = [_DASH if word == "-" else word for word in words]
     command, bound, _ = APP.parse_args(dashed, print_error=False, exit_on_error=False)
-    _cut().clear()
+    terminal.COUNTS.clear()
     with warnings.catch_warnings(), terminal.quiet(quiet):
         warnings.showwarning = functools.partial(show_warning, shown=set())
         check_places(bound.arguments)
@@ -124,7 +135,7 @@ def help_of(command: str = "") -> str:
     """The help of a command, or of the program: its docstring and its parameters."""
     text, _, end = _doc(command).partition("\n\nExamples:\n")
     parser = argparse.ArgumentParser(
-        prog=" ".join(["jaxwhiten", command or "COMMAND"]),
+        prog=f"jaxwhiten {command or 'COMMAND'}",
         description=text.partition("\n\nArgs:\n")[0],
         epilog=f"examples:\n{end}" if command else _listed(),
         add_help=False,
@@ -169,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command, bound, _ = APP.meta.parse_args(words, print_error=False, exit_on_error=False)
         command(*bound.args, **bound.kwargs)
+        sys.stdout.flush()
     except CycloptsError as error:
         return say(_of_usage(error, next((word for word in words if word in COMMANDS), "")))
     except JaxwhitenError as error:
@@ -200,7 +212,7 @@ def _of_usage(error: CycloptsError, command: str) -> InputError:
     reason = str(error).rstrip(".")
     if isinstance(error, MissingArgumentError) and error.argument and not (error.keyword or error.tokens_so_far):
         reason = f"{' or '.join(error.argument.names)} is missing"
-    return InputError(f"{reason}: see {' '.join(filter(None, ['jaxwhiten', command]))} --help.")
+    return InputError(f"{reason}: see jaxwhiten {command} --help.")
 
 
 def _unknown_option(word: str, command: str = "") -> InputError:
@@ -235,24 +247,17 @@ def _say_of(where: str | bytes, error: OSError) -> int:
     from jaxwhiten.io import writing
 
     try:
-        with writing(Path(os.fsdecode(where))):
+        with writing(os.fsdecode(where)):
             raise error
     except OSError as reported:
         return say(reported)
 
 
-def _cut() -> dict[tuple[int, str], int]:
-    """How many texts were cut, since this was last cleared."""
-    text = sys.modules.get("jaxwhiten.text.tokenization")
-    return text.COUNTS if text else {}
-
-
 def say_cut() -> None:
     """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
-    counts = _cut()
-    for (length, kind), cut in counts.items():
+    for (length, kind), cut in terminal.COUNTS.items():
         if kind == "cut" and cut:
-            terminal.note(f"{cut:,} of {counts[length, 'all']:,} texts were cut at {length} tokens")
+            terminal.note(f"{cut:,} of {terminal.COUNTS[length, 'all']:,} texts were cut at {length} tokens")
 
 
 def show_warning(message: Warning | str, *_: object, shown: set[str]) -> None:
@@ -277,13 +282,6 @@ def program() -> NoReturn:
         interrupts.end()
     if interrupts.asked():
         interrupts.end()
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _close_stdout()
-    except OSError as error:
-        code = _say_of("stdout", error)
-        _close_stdout()
     sys.exit(code)
 
 

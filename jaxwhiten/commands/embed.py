@@ -54,7 +54,7 @@ def embed(
 
     if pipe := next(filter(is_pipe, input), None):
         raise InputError(f"{pipe}: is a pipe, which cannot be resumed: save what it sends in a file, or use `encode`.")
-    files = sources(input, table.format, table.column, id)
+    files = sources(input, table, id)
     twice, count = collections.Counter(file.path for file in files).most_common(1)[0]
     if count > 1:
         raise InputError(f"{twice}: is listed twice, so its rows would have the same IDs. List it once.")

@@ -55,7 +55,7 @@ def encode(
     from jaxwhiten.terminal import counted, note
     from jaxwhiten.text import is_blank
 
-    texts = nonempty(sentences(input, table.format, table.column), input)
+    texts = nonempty(sentences(input, table), input)
     model = encoder.load()
     if normalize:
         model = model.with_view(model.view.then(Normalize()))
@@ -68,8 +68,8 @@ def encode(
         blocks: Any = model.encode_stream(remembered(texts, block_size, begun), block_size=block_size)
         for block in blocks:
             write(text_block := begun.popleft(), block)
-            n = n + len(block)
-            blank = blank + sum(map(is_blank, text_block))
+            n += len(block)
+            blank += sum(map(is_blank, text_block))
     if blank:
         note(f"{counted(blank, 'blank texts')}; encode keeps them, index skips them")
     return written(output, n, model.dimension, code)
@@ -112,22 +112,28 @@ def apply(
     from jaxwhiten.whitening import Whitening
 
     rows = open_vectors(vectors)
+    n = len(rows)
+    d = as_matrix(rows[:1]).shape[1]
+    dtype: np.dtype = work_dtype(rows.dtype)
+    step = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
     fitted: Any = load_fitted(whitening, (Whitening, Code))
-    code = fitted if isinstance(fitted, Code) else None
-    if code is not None and knobs:
+    if knobs and isinstance(fitted, Code):
         omit = ", ".join(f"`{name}`" for name in knobs)
         raise InputError(f"{whitening}: contains a code, whose settings are fixed: omit {omit}, or refit it.")
     if knobs:
         fitted = fitted.with_params(**knobs)
-    n = len(rows)
-    d = as_matrix(rows[:1]).shape[1]
+    code: Code | None = None
+    if isinstance(fitted, Code):
+        code = fitted
+        dtype = np.dtype(np.uint8)
+        width = fitted.nbytes
+        function = fitted.encode
+    else:
+        width = fitted.n_components or d
+        function = fitted.transform
     check_width(f"fit in {whitening}", fitted.n_features_in_, d, vectors)
-    dtype = work_dtype(rows.dtype)
-    width = fitted.nbytes if isinstance(fitted, Code) else fitted.n_components or d
-    function: Any = fitted.encode if isinstance(fitted, Code) else fitted.transform
-    step = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
     progress = Progress(total=n, desc="apply", unit="row", delay=1, leave=False)
-    with vector_writer(output, width, dtype if code is None else np.uint8, code) as write, progress:
+    with vector_writer(output, width, dtype, code) as write, progress:
         for start in range(0, n, step):
             block = function(rows[start : start + step])
             write(None, block)

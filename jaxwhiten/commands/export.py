@@ -98,22 +98,21 @@ def export(
             raise InputError(f"{encoder.name}: contains no whitening; pass --whitening FILE.")
         exports.save_faiss(output, fitted)
         what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
-        return Report(f"{output}: {what}", {"output": output, "format": format})
-    model = encoder.load()
-    if whitening and isinstance(fitted, Code):
-        model.view.uncoded.check_fitted(fitted, whitening)
-        model = model.with_code(fitted)
-    elif whitening:
-        model = model.with_view(model.view.unfitted) if database else model
-        model = model.with_whitening(fitted, where=whitening)
-    if database:
-        return _database(output, format, model, bytes, index, into, keep)
-    if format == "onnx":
-        exports.save_onnx(output, model)
-        what = "model.onnx and the tokenizer"
     else:
-        exports.export_sentence_transformer(output, model)
-        what = "a sentence-transformers folder; README.md is its card"
+        model = encoder.load()
+        if whitening and isinstance(fitted, Code):
+            model = model.with_view(model.view.with_code(fitted, whitening))
+        elif whitening:
+            model = model.with_view(model.view.unfitted) if database else model
+            model = model.with_whitening(fitted, where=whitening)
+        if database:
+            return _database(output, format, model, bytes, index, into, keep)
+        if format == "onnx":
+            exports.save_onnx(output, model)
+            what = "model.onnx and the tokenizer"
+        else:
+            exports.export_sentence_transformer(output, model)
+            what = "a sentence-transformers folder; README.md is its card"
     return Report(f"{output}: {what}", {"output": output, "format": format})
 
 
@@ -140,7 +139,7 @@ def _database(
     lines = [f"{output}: {columns}; recipe.py opens the database, model/ computes the vectors"]
     facts: Json = {"output": output, "format": format, **settings}
     if "gamma" in settings:
-        say_gamma(encoder.with_view(encoder.view.unfitted))
+        say_gamma(encoder)
     if index is not None and into is not None:
         place = one_line(into)
         changes = _fill(output, into, index, stored, keep=keep)

@@ -16,7 +16,6 @@ from jaxwhiten.commands.arguments import (
     Place,
     Report,
     TableOptions,
-    check_knobs,
     check_sizes,
     encode,
     new_file,
@@ -24,6 +23,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import STDIN, is_parts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.options import WhiteningParameters, check_bounds
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Fields, Json
 
@@ -71,20 +71,20 @@ def fit(
       jaxwhiten fit moments-1.safetensors moments-2.safetensors -k 128 -o whitening.safetensors
     """
     path = input[0]
-    from_vectors = path != STDIN and table.format is None and path.lower().endswith(".npy")
+    from_vectors = table.format is None and path.lower().endswith(".npy")
     from_moments = all(map(_is_tensors, input))
     if len(input) > 1 and not from_moments:
         raise InputError(f"Expected one input, or moments files alone, got {' '.join(input):.200}.")
     if moments:
         new_file(moments, "moments", overwrite=overwrite)
     if output:
-        as_folder = not (from_vectors or from_moments)
-        _check_output(output, as_folder, "whitening" if bytes is None else "spectrum", overwrite)
+        kind = "whitening" if bytes is None else "spectrum"
+        _check_output(output, not (from_vectors or from_moments), kind, overwrite)
     elif knobs or bytes:
         raise InputError("`n_components`, `beta`, `gamma` and `bytes` require an `output`: pass it, too.")
     elif not moments:
         raise InputError("Nothing to write: pass an `output` for a whitening, `moments` for moments, or both.")
-    check_knobs(knobs)
+    check_bounds(WhiteningParameters(**knobs))
 
     from jaxwhiten.io import to_json
     from jaxwhiten.whitening import Moments
@@ -112,16 +112,16 @@ def fit(
             check_space(path, parts.plan.space, model.documents.space, "embed the texts again")
         fitted = parts.moments()
     else:
-        filled = filter(None, map(str.strip, sentences(path, table.format, table.column)))
+        filled = filter(None, map(str.strip, sentences(path, table)))
         texts = nonempty(filled, path)
         model = encoder.load()
         check_sizes(model.dimension, n_components=knobs.get("n_components"), bytes=bytes)
         _check_saving(output, model)
         first = list(itertools.islice(texts, _KEPT))
-        vectors = encode(model, first, "document", cache=not no_cache)
+        vectors = encode(model.documents, first, cache=not no_cache)
         fitted = Moments().update(vectors).merge(model.documents.moments(texts))
         provenance |= model.documents.provenance()
-        if output and bytes is not None and model.view.unfitted is model.view:
+        if output and bytes is not None and model.view.code is None and model.view.head.whitening is None:
             loss = _loss(model, first[:_SCORED], vectors, bytes, knobs)
     lines = []
     facts: Json = {"output": output, "moments": moments, "rows": fitted.n}
@@ -161,8 +161,7 @@ def _is_tensors(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
-        start = file.read(9)
-    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < os.path.getsize(path)
+        return file.read(9)[4:] == b"\0\0\0\0{"  # a JSON header of less than 4 GB, after its size in eight bytes
 
 
 def _merged(paths: Sequence[str]) -> tuple[Moments, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from jaxwhiten.commands.arguments import (
     check_new,
     check_sizes,
     encode,
-    encode_for,
 )
 from jaxwhiten.commands.texts import (
     InputDocuments,
@@ -143,19 +143,15 @@ def add(
     opened = load_index(index, model=model)
     id = id or (opened.columns.get("id") if opened.id_type else None)
     keep = keep or (opened.columns.get("keep") if opened.has_metadata else None) or ()
-    if opened.has_metadata and not keep:
-        raise InputError(f"{index}: the index stores metadata: pass its columns with --keep.")
-    if keep and not opened.has_metadata:
-        raise InputError(f"{index}: the index stores no metadata: omit --keep.")
+    if opened.has_metadata != bool(keep):
+        what = "metadata: pass its columns with --keep" if opened.has_metadata else "no metadata: omit --keep"
+        raise InputError(f"{index}: the index stores {what}.")
     ids, texts, metadata, skipped, _ = read_documents(input, table, id, keep, opened.columns.get("numbers"))
     ids = as_stored(ids, opened)
-    opened.check_ids("add" if ids is None else "upsert", ids, len(texts))
-    vectors = encode_for(opened, texts, cache=not no_cache)
-    replaced = 0
-    if ids is None:
-        opened.add(vectors, documents=texts, metadata=metadata)
-    else:
-        replaced = opened.upsert(ids, vectors, documents=texts, metadata=metadata)
+    change = "add" if ids is None else "upsert"
+    opened.check_ids(change, ids, len(texts))
+    vectors = encode(opened.view.in_role("document", coded=False), texts, cache=not no_cache)
+    replaced = getattr(opened, change)(vectors=vectors, ids=ids, documents=texts, metadata=metadata) or 0
     added = len(texts) - replaced
     others = f", {replaced:,} replaced" if replaced else ""
     return _changed(index, opened, f"{counted(added, 'texts')} added{others}{skipped}", added=added, replaced=replaced)
@@ -203,24 +199,22 @@ def _changed(path: str, index: Index, what: str, **counts: int) -> Report:
 
 
 def _of_texts(documents: InputDocuments, encoder: EncoderOptions, settings: Json, *, cache: bool) -> Index:
-    """The index of texts, by an encoder or as another index stores them."""
-    from jaxwhiten.search import BACKENDS, build_index
+    """The index of texts, by an encoder or as another index stores them; they are encoded when all else is checked."""
+    from jaxwhiten.search import build_index
     from jaxwhiten.search.documents import unique_ids
     from jaxwhiten.search.text import index_of
 
-    ids, texts, metadata, *_ = documents
-    if ids is not None:  # raises before the texts are encoded
-        unique_ids(ids, len(texts))
-    if (like := settings.get("like")) is not None:
-        vectors = encode_for(like, texts, cache=cache)
-        return build_index(vectors, documents=texts, ids=ids, metadata=metadata, **settings)
+    texts = documents.texts
+    if documents.ids is not None:  # raises before a model is loaded
+        unique_ids(documents.ids, len(texts))
+    settings = {"ids": documents.ids, "metadata": documents.metadata, **settings}
+    if "like" in settings:
+        vectors = encode(settings["like"].view.in_role("document", coded=False), texts, cache=cache)
+        return build_index(vectors, documents=texts, **settings)
     model = encoder.load()
-    coded = settings["bytes"] or model.view.head.code
-    BACKENDS[settings["backend"]].store(coded=bool(coded))
-    floats = model.with_view(model.view.uncoded)
+    floats = model.view.in_role("document", coded=False)
     check_sizes(floats.dimension, bytes=settings["bytes"])
-    vectors = encode(floats, texts, "document", cache=cache)
-    return index_of(model, texts, vectors, ids=ids, metadata=metadata, **settings)
+    return index_of(model.view, texts, functools.partial(encode, floats, texts, cache=cache), **settings)
 
 
 def _of_parts(path: str, settings: Json) -> Index:

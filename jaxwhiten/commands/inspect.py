@@ -74,12 +74,15 @@ def _model(folder: Path) -> Json:
 
     config, unused = look_at(folder)
     settings, head = read_parts(folder, config, str(folder), own_pooling(folder), bare=False)
-    facts = {name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")}
-    facts |= {"head": head and head.summary, "max_length": longest_text(folder, config)}
-    if head and head.code:
-        facts["codes"] = _design(head.code)
-    facts["prompts"] = dict(settings.prompts)
-    return {"kind": "model", **facts, "unused": unused}
+    return {
+        "kind": "model",
+        **{name: getattr(config, name) for name in ("model_type", "num_layers", "hidden_size", "parameters")},
+        "head": head and head.summary,
+        "max_length": longest_text(folder, config),
+        **({"codes": _design(head.code)} if head and head.code else {}),
+        "prompts": dict(settings.prompts),
+        "unused": unused,
+    }
 
 
 def _index(path: str) -> Json:
@@ -88,22 +91,27 @@ def _index(path: str) -> Json:
     from jaxwhiten.search import load_index
 
     index = load_index(path, read_only=True)
-    facts = {name: getattr(index, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
-    facts["codes"] = index.codes and {"name": index.codes.name, "bytes": index.codes.bytes}
-    if isinstance(index.fitted, Code):
-        facts["codes"] = _design(index.fitted)
-    facts |= {"ids": index.id_type or "numbers", "texts": index.has_texts, "removed": index.removed}
-    facts |= {"whitening": index.whitening and index.whitening["k"], "space": index.space and index.space.record()}
-    return {"kind": "index", **facts}
+    codes = index.codes and {"name": index.codes.name, "bytes": index.codes.bytes}
+    return {
+        "kind": "index",
+        **{name: getattr(index, name) for name in ("backend", "options", "size", "dimension")},
+        "codes": _design(index.fitted) if isinstance(index.fitted, Code) else codes,
+        "rescore": index.rescore,
+        "ids": index.id_type or "numbers",
+        "texts": index.has_texts,
+        "removed": index.removed,
+        "whitening": index.whitening and index.whitening["k"],
+        "space": index.space and index.space.record(),
+    }
 
 
 def _design(code: Code) -> Json:
     """The name and size of a code; of a spectrum code also the distortion, and the least one of any such code."""
     facts = code.provenance
-    entries = {"name": code.name, "bytes": code.nbytes}
+    entries: Json = {"name": code.name, "bytes": code.nbytes}
     if "distortion" in facts:
-        entries |= {"axes": code.affine.outputs}
-        entries |= {"distortion": round(facts["distortion"], 4), "bound": round(facts["bound"], 4)}
+        entries["axes"] = code.affine.outputs
+        entries |= {name: round(facts[name], 4) for name in ("distortion", "bound")}
     return entries
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from collections.abc import Sequence
 from typing import Annotated, Any, Unpack
@@ -16,12 +15,13 @@ from jaxwhiten.commands.arguments import (
     Scaling,
     Sizes,
     Source,
-    check_knobs,
+    TableOptions,
     encode,
     say_gamma,
 )
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import Bounds, InputError
+from jaxwhiten.options import WhiteningParameters, check_bounds
 
 
 def score(
@@ -58,7 +58,7 @@ def score(
       jaxwhiten score docs.txt --queries queries.txt --bytes 24 48 96
       jaxwhiten score pairs.csv -k 128 --gamma 0
     """
-    check_knobs(knobs)
+    check_bounds(WhiteningParameters(**knobs))
     for name, sizes in (("bytes", bytes), ("n_components", n_components)):
         for size in sizes:
             Bounds(1).check(name, size)
@@ -70,9 +70,13 @@ def score(
 
     if queries is not None or _is_texts(data):
         asked = None if queries is None else list(sentences(queries))
-        rows: Any = read(list(sentences(data, columns=columns)), queries=asked)
+        rows: Any = read(list(sentences(data, TableOptions(column=columns))), queries=asked)
     else:
         rows = read(data, columns)
+
+    def encoded(one: Encoder, texts: Sequence[str], role: str | None) -> Any:
+        return encode(one.view.in_role(role), texts, cache=not no_cache)
+
     model = encoder.load()
     ks = tuple(n_components)
     if model.view.head.whitening is None:
@@ -82,7 +86,7 @@ def score(
     result = evaluate(
         model,
         rows,
-        encode=functools.partial(encode, cache=not no_cache),
+        encode=encoded,
         bytes=tuple(bytes),
         k=ks,
         versus=Encoder.from_pretrained(versus, max_length=encoder.max_length) if versus else None,
@@ -100,9 +104,7 @@ def _is_texts(path: str) -> bool:
     from jaxwhiten.datasets.columns import OTHER, TEXT, roles
     from jaxwhiten.datasets.tables import read_header, table_format
 
-    if path.lower().endswith(".txt"):
-        return True
-    return (
+    return path.lower().endswith(".txt") or (
         os.path.isfile(path)
         and table_format(path) is not None
         and {*roles(read_header(path)).values()} - {OTHER} == {TEXT}

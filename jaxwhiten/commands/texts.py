@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from jaxwhiten.datasets.chunks import Source
     from jaxwhiten.search import Index
 
-FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet", "arrow")
 STDIN = "-"
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?")
 
@@ -28,12 +27,12 @@ def is_parts(path: str) -> bool:
     return os.path.isfile(os.path.join(path, "plan.json"))
 
 
-def sentences(path: str, format: str | None = None, columns: Sequence[str] | None = None) -> Iterator[str]:
+def sentences(path: str, table: TableOptions = TableOptions()) -> Iterator[str]:
     """The sentences of a file, in its order, blank ones too.
 
     Lines from stdin are passed on immediately; a table from stdin is first written to a temporary file.
     """
-    return (record.text for record in records(path, format, columns))
+    return (record.text for record in records(path, table))
 
 
 class InputRow(NamedTuple):
@@ -45,27 +44,21 @@ class InputRow(NamedTuple):
     written: bool = False  # whether all values are texts, as the file has no others
 
 
-def records(
-    path: str,
-    format: str | None = None,
-    columns: Sequence[str] | None = None,
-    ids: str | None = None,
-    keep: Sequence[str] = (),
-) -> Iterator[InputRow]:
+def records(path: str, table: TableOptions, ids: str | None = None, keep: Sequence[str] = ()) -> Iterator[InputRow]:
     """Like `sentences`, with IDs and with the values in the columns `keep`."""
     from jaxwhiten.datasets.chunks import rows
     from jaxwhiten.datasets.textfile import spooled, spooled_stream
 
-    if path == STDIN and format in (None, "txt"):
-        check_columns(path, "txt", columns, ids, keep)
+    if path == STDIN and table.format in (None, "txt"):
+        _check_columns(path, "txt", table, ids, keep)
         with turning(DataError, f"{REASON} Specify --format for a table.", DataError):
             yield from (InputRow(None, line) for line in stdin_lines())
         return
     if path == STDIN:
         path = str(spooled_stream(stdin(), "stdin"))
-    elif format_of(path, format) != "txt":
+    elif _format_of(path, table) != "txt":
         path = str(spooled(path))
-    for source in sources([path], format, columns, ids, keep):
+    for source in sources([path], table, ids, keep):
         written = source.format in ("csv", "tsv")
         for row in rows(source, blank=True, keep=keep):
             yield InputRow(row.id, row.text or "", row.metadata, written)
@@ -73,9 +66,9 @@ def records(
 
 def stdin_lines() -> Iterator[str]:
     """The lines of stdin, in UTF-8 whatever the locale is, each at once."""
-    from jaxwhiten.datasets.textfile import BadRows, lines_of
+    from jaxwhiten.datasets.textfile import BadRows, clean_lines, decoded_stream
 
-    return (line for _, line in lines_of(stdin().readline, BadRows("stdin")))
+    return (line for _, line in clean_lines(decoded_stream(stdin().readline), BadRows("stdin")))
 
 
 def stdin() -> Any:
@@ -86,11 +79,7 @@ def stdin() -> Any:
 
 
 def sources(
-    words: Sequence[str],
-    format: str | None = None,
-    columns: Sequence[str] | None = None,
-    ids: str | None = None,
-    keep: Sequence[str] = (),
+    words: Sequence[str], table: TableOptions, ids: str | None = None, keep: Sequence[str] = ()
 ) -> list[Source]:
     """The files that files, folders and patterns name, each with its format and its column of texts.
 
@@ -98,46 +87,44 @@ def sources(
     """
     from jaxwhiten.datasets.chunks import Source
     from jaxwhiten.datasets.columns import TEXTS, guess
-    from jaxwhiten.datasets.tables import FORMATS as KNOWN
-    from jaxwhiten.datasets.tables import read_header
+    from jaxwhiten.datasets.tables import FORMATS, read_header
     from jaxwhiten.datasets.textfile import corpus_files
     from jaxwhiten.terminal import note
 
-    paths = [str(path) for word in words for path in corpus_files(word, tuple(KNOWN))]
-    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    paths = [str(path) for word in words for path in corpus_files(word, tuple(FORMATS))]
+    places = [Path(os.path.abspath(path)) for path in paths]
+    root = os.path.commonpath([place.parent for place in places])
     result = []
     chosen = dict[str, None]()
-    for path in paths:
-        kind = format_of(path, format)
-        check_columns(path, kind, columns, ids, keep)
-        column = "+".join(columns or ()) or None
+    for path, place in zip(paths, places, strict=True):
+        kind = _format_of(path, table)
+        _check_columns(path, kind, table, ids, keep)
+        column = "+".join(table.column) or None
         if kind != "txt" and not column:
             text_name = guess([name for name in read_header(path, kind) if name not in {ids, *keep}], TEXTS, path)
             chosen[text_name.words(TEXTS)] = None
             column = str(*text_name.sentences)
-        result.append(Source(path, kind, column, ids, Path(os.path.relpath(os.path.abspath(path), root)).as_posix()))
+        result.append(Source(path, kind, column, ids, place.relative_to(root).as_posix()))
     for what in chosen:
         note(what)
     return result
 
 
-def check_columns(
-    path: str, format: str, columns: Sequence[str] | None, ids: str | None, keep: Sequence[str] = ()
-) -> None:
-    given = [f"`{name}`" for name, value in {"column": columns, "id": ids, "keep": keep}.items() if value]
+def _check_columns(path: str, format: str, table: TableOptions, ids: str | None, keep: Sequence[str]) -> None:
+    given = [f"`{name}`" for name, value in {"column": table.column, "id": ids, "keep": keep}.items() if value]
     if format == "txt" and given:
         raise InputError(f"{path}: a text file has no columns: omit {', '.join(given)}, or specify --format.")
 
 
-def format_of(path: str, format: str | None = None) -> str:
+def _format_of(path: str, table: TableOptions) -> str:
     """The given format, or else the format of the file's ending; txt for unknown endings."""
-    from jaxwhiten.datasets.tables import table_format
+    from jaxwhiten.datasets.tables import FORMATS, table_format
     from jaxwhiten.datasets.textfile import split_name
 
-    if format is None:
-        format = "txt" if split_name(path)[1] == ".txt" else table_format(path) or "txt"
-    check_name("format", format, FORMATS)
-    return format
+    if table.format is not None:
+        check_name("format", table.format, {"txt", *FORMATS.values()})
+        return table.format
+    return "txt" if split_name(path)[1] == ".txt" else table_format(path) or "txt"
 
 
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
@@ -190,7 +177,7 @@ def read_documents(
     from jaxwhiten.search.text import without_blank
     from jaxwhiten.terminal import counted
 
-    rows = list(records(path, table.format, table.column, id, keep))
+    rows = list(records(path, table, id, keep))
     read = {name: [_as_number(row, name) for row in rows] for name in keep}
     found = [name for name in keep if set() < {*map(type, read[name])} - {type(None)} <= {int, float}]
     for name in {*keep} & {*(found if numbers is None else numbers)}:

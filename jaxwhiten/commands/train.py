@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from jaxwhiten.training import HeldOut
     from jaxwhiten.training.fine_tune import Tuned
 
-_PACKAGES = {"orbax.checkpoint": "orbax-checkpoint"}
-
 
 def train(
     rows: Source,
@@ -73,13 +71,13 @@ def train(
       jaxwhiten train pairs.csv -o tuned/
       jaxwhiten train pairs.csv --objective cosine --score-range 0 5 --epochs 2 --lora 8 -o tuned/
     """
-    sources = {"teacher": SourceName(options.teacher), "miner": SourceName(options.miner)}
-    check_places({"output": output, **{name: source for name, source in sources.items() if source}})
+    check_places({"output": output, "teacher": SourceName(options.teacher), "miner": SourceName(options.miner)})
     new_folder(output, "model", overwrite=overwrite)
     from jaxwhiten.errors import check_installed
 
-    for module in ("optax", "orbax.checkpoint", "grain", "tensorboardX", "matplotlib"):
-        check_installed(module, "train", "Training", _PACKAGES.get(module, ""))
+    for module in ("optax", "grain", "tensorboardX", "matplotlib"):
+        check_installed(module, "train", "Training")
+    check_installed("orbax.checkpoint", "train", "Training", "orbax-checkpoint")
 
     from jaxwhiten import training
     from jaxwhiten.export import save_trained
@@ -100,7 +98,7 @@ def train(
     if dev:
         held_out = training.HeldOut(training.read_rows(dev, training.find_objective("cosent")))
         training_rows = training.beside(training_rows, held_out)
-    folder = Path(output).with_name(f"{Path(output).name}.training")
+    folder = Path(f"{Path(output)}.training")
     tuned = training.fine_tune(
         encoder,
         training_rows,
@@ -130,22 +128,18 @@ def _report(output: str, folder: Path, tuned: Tuned, held_out: HeldOut | None) -
     from jaxwhiten import io
     from jaxwhiten.training.held_out import held_out_table, verdict, write_held_out
 
-    results: Json = {
-        "step": tuned.step,
-        "recipe": tuned.recipe,
-        "scores": tuned.after,
-        "before": tuned.before,
-    }
-    if held_out is None:
-        text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
-        return Report(text, {"output": output, **results})
-    figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
-    io.write_json(folder / "results.json", io.to_json({**results, "held_out": figures}))
-    write_held_out(folder / "held_out.tsv", held_out)
-    checkpoints = len(tuned.checkpoints)
-    sentence = verdict(figures, held_out.name, checkpoints)
-    facts = {"output": output, **results, "held_out": figures, "checkpoints": checkpoints, "verdict": sentence}
-    return Report(f"{held_out_table(figures, held_out)}\n\n{sentence}", facts)
+    results: Json = {"step": tuned.step, "recipe": tuned.recipe, "scores": tuned.after, "before": tuned.before}
+    text = "No rows were held out, so the last checkpoint was kept: score it with `jaxwhiten score`."
+    if held_out is not None:
+        figures = held_out.compare({**tuned.held_out, "TF-IDF": held_out.values_of_words()}, tuned.checkpoints)
+        results["held_out"] = figures
+        io.write_json(folder / "results.json", io.to_json(results))
+        write_held_out(folder / "held_out.tsv", held_out)
+        checkpoints = len(tuned.checkpoints)
+        sentence = verdict(figures, held_out.name, checkpoints)
+        results |= {"checkpoints": checkpoints, "verdict": sentence}
+        text = f"{held_out_table(figures, held_out)}\n\n{sentence}"
+    return Report(text, {"output": output, **results})
 
 
 def distill(
@@ -180,7 +174,7 @@ def distill(
     new_folder(output, "model", overwrite=overwrite)
     texts = None
     if corpus is not None:
-        filled = (text for text in sentences_of(corpus, table.format, table.column) if text.strip())
+        filled = (text for text in sentences_of(corpus, table) if text.strip())
         texts = nonempty(filled, corpus)
 
     from jaxwhiten.encoding import Vocabulary, distil

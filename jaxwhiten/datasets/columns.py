@@ -86,10 +86,10 @@ class Columns(NamedTuple):
         >>> guess(["answer", "question", "topic"], SEARCHES, "pairs.tsv").words(SEARCHES)
         'queries from question, documents from answer; every row matches; not used: topic'
         """
-        by_noun = dict[str, list[Column]]()
-        for place, name in enumerate(self.sentences):
-            by_noun.setdefault(kind.nouns[min(place, len(kind.nouns) - 1)], []).append(name)
-        parts = ", ".join(f"{noun} from {shown(names)}" for noun, names in by_noun.items())
+        last = len(kind.nouns) - 1
+        groups = [*([name] for name in self.sentences[:last]), self.sentences[last:]]
+        named = zip(kind.nouns, groups, strict=False)
+        parts = ", ".join(f"{noun} from {shown(names)}" for noun, names in named if names)
         every = "; every row matches" if kind.label == "grade" else ""
         label = f"; {_LABEL_NOUNS[kind.label]} from {self.label}" if self.label else every
         unused = f"; not used: {shown(self.unused)}" if self.unused else ""

@@ -51,10 +51,9 @@ def delimited(path: Path, bad: BadRows, format: str) -> Opened:
     with turning(DataError, f"{path}, line 1: not a header line ({REASON}).", csv.Error):
         marks = "\t" if format == "tsv" else _DELIMITERS
         delimiter = max(marks, key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
-    skipped = bad.count
     rows = _csv_rows(itertools.chain([first], lines), delimiter, bad)
     header = next(rows, (1, ["\0"]))[1]
-    if bad.count > skipped or any(map(damage, header)):
+    if bad.count or any(map(damage, header)):
         raise DataError(f"{path}, line 1: not a header line: expected the names of columns in UTF-8.")
 
     def cells(names: Sequence[str]) -> Rows:

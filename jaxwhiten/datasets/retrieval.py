@@ -65,8 +65,8 @@ class RetrievalData:
         ['A dog runs.', 'Rain.']
         """
         present = set(self.documents)
-        more = [text or "." for text in dict.fromkeys(as_texts(texts, "document"))]
-        more = [text for text in more if text not in present]
+        given = dict.fromkeys(text or "." for text in as_texts(texts, "document"))
+        more = [text for text in given if text not in present]
         missing = self.gold.ids >= len(self.documents)  # keep numbers that no document has
         gold = self.gold._replace(ids=self.gold.ids + len(more) * missing)
         return dataclasses.replace(self, documents=[*self.documents, *more], gold=gold)

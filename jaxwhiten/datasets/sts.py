@@ -23,7 +23,7 @@ _COLUMNS = ("sentence1", "sentence2", "score")
 class Pairs:
     """Sentence pairs of one split, each with its gold score and its subset.
 
-    >>> pairs = Pairs(["A dog runs."], ["It rains."], np.array([0.0]), subset=[""])
+    >>> pairs = Pairs(["A dog runs."], ["It rains."], np.array([0.0]))
     >>> len(pairs)
     1
     """
@@ -31,7 +31,7 @@ class Pairs:
     sentence1: list[str]
     sentence2: list[str]
     score: Float64[np.ndarray, " n"]
-    subset: list[str]
+    subset: Sequence[str] = ()  # of each pair, if there are several
 
     def __len__(self) -> int:
         return len(self.sentence1)
@@ -94,7 +94,7 @@ def read_pairs(source: PathLike | Table, columns: Sequence[Column] = ()) -> Pair
         raise InputError(f"columns={shown(columns)!r}: expected three names: two sentences and the score.")
     table = read_kind(source, PAIRS, _COLUMNS, columns)
     first, second = (table.texts(column) for column in _COLUMNS[:2])
-    return Pairs(first, second, table.numbers("score"), [str(table.path)] * len(first))
+    return Pairs(first, second, table.numbers("score"))
 
 
 def read_kind(source: PathLike | Table, kind: Kind, names: Sequence[str], columns: Sequence[Column] = ()) -> Table:

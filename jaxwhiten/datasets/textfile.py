@@ -1,8 +1,8 @@
 """Lines of text files: compression and encoding, in one place.
 
-Every reader of this package uses `decoded` or `numbered_lines`; a `Corpus` is files with one passage per line. A line
-that is not clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and
-`\\r\\n` end a line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once.
+Every reader of this package uses `decoded` or `numbered_lines`. A line that is not clean UTF-8 text raises an error
+with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a line, because the other line ends
+of `str.splitlines` occur inside sentences. A pipe is read once.
 """
 
 from __future__ import annotations
@@ -109,15 +109,11 @@ def numbered_lines(path: PathLike, bad: BadRows | None = None) -> Iterator[tuple
     [(1, 'A dog runs.'), (2, 'It rains.')]
     """
     bad = bad or BadRows(path)
-    yield from _clean(decoded(path, bad), bad)
+    yield from clean_lines(decoded(path, bad), bad)
 
 
-def lines_of(readline: Callable[[], bytes], bad: BadRows) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` for an open file."""
-    yield from _clean(decoded_stream(readline), bad)
-
-
-def _clean(lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, str]]:
+def clean_lines(lines: Iterator[str], bad: BadRows) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` of what `decoded` or `decoded_stream` yields."""
     for number, line in enumerate(lines, 1):
         if reason := damage(line):
             bad(number, reason)
@@ -140,7 +136,7 @@ def corpus_files(where: PathLike, endings: Sequence[str] = (".txt",)) -> list[Pa
     """
     path = Path(where).expanduser()
     with turning(DataError, f"{path}: cannot be read ({REASON}): check its permissions.", PermissionError):
-        if os.fspath(where) and (path.is_file() or is_pipe(path)):
+        if path.is_file() or is_pipe(path):
             return [path]
     if os.fspath(where) and path.is_dir():
         files = [file for file in _files_below(path) if split_name(file)[1] in endings]
@@ -184,27 +180,6 @@ def spooled_stream(stream: Any, name: str) -> Path:
     _SPOOLED.append(folder)
     interrupts.unfinished.add(folder.name)
     copy = Path(folder.name, name)
-    with writing(Path(tempfile.gettempdir())), open(copy, "wb") as file:
+    with writing(tempfile.gettempdir()), open(copy, "wb") as file:
         shutil.copyfileobj(stream, file)
     return copy
-
-
-@dataclass
-class Corpus:
-    """The passages of text files: their non-blank lines.
-
-    >>> list(Corpus(corpus_files("texts.txt")).passages())
-    ['A dog runs.', 'It rains.']
-    """
-
-    files: Sequence[Path]  # from `corpus_files`
-    skip_bad_rows: bool = False  # whether to skip lines that are not clean UTF-8 text, instead of raising an error
-    skipped: int = 0  # lines, so far in the latest pass
-
-    def passages(self) -> Iterator[str]:
-        """Yields the passages one by one."""
-        self.skipped = 0
-        for path in self.files:
-            bad = BadRows(path, self.skip_bad_rows)
-            yield from (line for _, line in numbered_lines(path, bad) if line.strip())
-            self.skipped += bad.count

@@ -209,16 +209,16 @@ class Encoder:
         """The view of queries: with their prompt, and without a code."""
         return self.view.queries
 
-    def _view_of(
-        self, pooling: str | None, prompt: str | None, truncate_dim: int | None = None, unit: bool = False
-    ) -> View:
+    def _view_of(self, pooling: str | None = None, prompt_name: str | None = None, prompt: str | None = None) -> View:
         """The view for options of `encode`."""
         view = self.view
         if pooling is not None:
             view = view.with_pooling(pooling)
+        if prompt is None and prompt_name is not None:
+            prompt = prompt_named(self.prompts, prompt_name)
         if prompt is not None:
             view = view.with_prompt(prompt)
-        return view.cut(truncate_dim, unit)
+        return view
 
     # The model.
 
@@ -264,7 +264,7 @@ class Encoder:
           texts: Strings in any container of `jaxwhiten.text.as_texts`.
           prompt: The text in front of every text, by default that of `encode`.
         """
-        tokens = self._view_of(None, prompt).tokens(as_texts(texts))
+        tokens = self._view_of(prompt=prompt).tokens(as_texts(texts))
         lengths, ladder = tokens.lengths, length_ladder(self.max_length)
         length = int(ladder[np.searchsorted(ladder, lengths.max(initial=0))])
         ids = tokens.padded(np.arange(len(lengths)), len(lengths), length, self.view.core.config.pad_token_id)
@@ -274,7 +274,7 @@ class Encoder:
 
     def with_pooling(self, pooling: str) -> Encoder:
         """An encoder with another pooling, see `from_pretrained`; weights are shared."""
-        return self.with_view(self._view_of(pooling, None))
+        return self.with_view(self.view.with_pooling(pooling))
 
     def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> Encoder:
         """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
@@ -322,7 +322,7 @@ class Encoder:
         """
         core = self.view.core
         engine = engine_for(core.engine.name, copied(module), self.max_length, core.engine.device, core.engine.dtype)
-        head = self.view.head.unfitted()
+        head = self.view.head.without_fitted()
         if head is not self.view.head:
             warn(f"{self.name}: the whitening or code, fitted on vectors of other weights, is omitted: refit it.")
         return self.with_view(self.view.over(core.with_engine(engine, module.config)).with_head(head))
@@ -375,15 +375,14 @@ class Encoder:
             raise InputError("Vectors are NumPy arrays: omit convert_to_tensor, and call torch.from_numpy on them.")
         if show_progress_bar is not None:
             show_progress = show_progress_bar
-        if prompt is None and prompt_name is not None:
-            prompt = prompt_named(self.prompts, prompt_name)
+        view = self._view_of(pooling, prompt_name, prompt)
+        cut = truncate_dim, normalize_embeddings
         how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
         if precision is None:
-            return self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)(sentences, **how)
+            return view.cut(*cut)(sentences, **how)
         alone = isinstance(sentences, str)
         texts = as_texts([sentences] if alone else sentences)
-        view = self._view_of(pooling, prompt).uncoded
-        codes = _at_precision(view, texts, precision, truncate_dim, normalize_embeddings, **how)
+        codes = _at_precision(view.uncoded, texts, precision, cut, how)
         return codes[0] if alone else codes
 
     def encode_query(
@@ -423,9 +422,7 @@ class Encoder:
         Yields:
           For each block, in input order, the result of `encode`; InputError at an item that is not a string.
         """
-        if prompt is None and prompt_name is not None:
-            prompt = prompt_named(self.prompts, prompt_name)
-        view = self._view_of(pooling, prompt, truncate_dim, normalize_embeddings)
+        view = self._view_of(pooling, prompt_name, prompt).cut(truncate_dim, normalize_embeddings)
         for results in together({"": view}, sentences, block_size, batch_size, show_progress):
             yield results[""]
 
@@ -470,7 +467,7 @@ class Encoder:
             params["n_components"] = k
         if params.get("n_components") is None and bytes is None:
             raise InputError("Specify `k`, for fewer dimensions, or `bytes`, for codes.")
-        view = self.view.with_head(self.view.head.unfitted())
+        view = self.view.with_head(self.view.head.without_fitted())
         small = self.with_view(fit(view, texts, bytes=bytes, **params))
         small._source = view
         return small
@@ -516,31 +513,24 @@ class Encoder:
 
 
 def _at_precision(
-    view: View,
-    texts: TextList,
-    precision: str | Code,
-    truncate: int | None,
-    unit: bool,
-    batch_size: int | None,
-    show_progress: bool | None,
+    view: View, texts: TextList, precision: str | Code, cut: tuple[int | None, bool], how: Any
 ) -> np.ndarray:
-    """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code."""
+    """The vectors of a view without a code as sentence-transformers' bytes, or as the bytes of a fitted code.
 
-    def encoded(view: View) -> np.ndarray:
-        return view(texts, batch_size=batch_size, show_progress=show_progress)
-
+    `cut` are the arguments of `View.cut`, and `how` are those of its call.
+    """
     if isinstance(precision, Code):
-        return _with_dtype(encoded(view.with_code(precision).cut(truncate, unit)), precision)
+        return _with_dtype(view.with_code(precision).cut(*cut)(texts, **how), precision)
     check_name("precision", precision, PRECISIONS)
     if precision == FLOAT:
-        return encoded(view.cut(truncate, unit))
+        return view.cut(*cut)(texts, **how)
     by_ranges = precision.endswith("int8")
     if by_ranges and len(texts) < 2:
         raise InputError(
             f"precision={precision!r} needs at least two sentences for calibration: pass more, or a fitted code,"
             f" such as precision=make_code({precision!r}).fit(vectors)."
         )
-    vectors = encoded(view.cut(truncate, unit))
+    vectors = view.cut(*cut)(texts, **how)
     code = make_code(precision).fit(vectors if by_ranges else np.zeros((1, vectors.shape[1])))
     return _with_dtype(code.encode(vectors), code)
 

@@ -16,8 +16,7 @@ DEFAULT = "jax"
 OPENVINO = "openvino"
 ENGINES = {DEFAULT: "forward.JAXEngine", OPENVINO: "openvino.OpenVINOEngine"}
 """Engines by name: the file and the class, which is imported when first used."""
-HELP = f"{FASTEST} (the fastest here), {DEFAULT}, or {OPENVINO} on CPUs"
 
-__all__ = ["DEFAULT", "ENGINES", "FASTEST", "HELP", "OPENVINO"]
+__all__ = ["DEFAULT", "ENGINES", "FASTEST", "OPENVINO"]
 __all__ += ["Batch", "BatchResult", "Engine", "Layout", "chosen", "engine_class", "engine_for", "length_ladder"]
 __all__ += ["mean_matrix", "recorded"]

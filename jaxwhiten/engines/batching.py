@@ -200,11 +200,11 @@ def _packed(rows: np.ndarray, lengths: np.ndarray, height: int, length: int, tok
 
 
 def fill_rows(
-    lengths: Int[np.ndarray, " n"], room: int = ROW, slots: int = SLOTS
+    lengths: Int[np.ndarray, " n"], room: int = ROW
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
     """Puts sentences into rows, the longest that fits first; equal rows are made together as long as sentences last.
 
-    No sentence may have more tokens than `room`. A row holds at most `slots` sentences.
+    No sentence may have more tokens than `room`. A row holds at most `SLOTS` sentences.
 
     Returns:
       Indices of the sentences in the order of their rows; the row of each; its number in the row.
@@ -217,13 +217,13 @@ def fill_rows(
     while counts.any():
         pattern = []
         left = room
-        free = slots
+        free = SLOTS
         for length in np.flatnonzero(counts)[::-1].tolist():
             many = min(int(counts[length]), left // length, free)
             if many:
-                pattern.append((length, many, slots - free))
-                left = left - many * length
-                free = free - many
+                pattern.append((length, many, SLOTS - free))
+                left -= many * length
+                free -= many
             if not left or not free:
                 break
         alike = min(int(counts[length]) // many for length, many, _ in pattern)

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ class ModelCache:
     Nothing is kept of a file that has changed since: ModelError.
     """
 
-    def __init__(self, files: Sequence[Path]):
+    def __init__(self, weights: Path):
+        self.weights = weights  # their folder
+        files = [weights / "config.json", *checkpoint.weight_files(weights)]
         self.files = io.Files.of(files)
         self.folder = io.cache_dir("compiled", io.content_key(_code(), [io.sha256_once(file) for file in files]))
         with contextlib.suppress(OSError):
@@ -44,8 +46,7 @@ class ModelCache:
         """The cache of a folder with an encoder; None where none is wanted (`JAXWHITEN_COMPILATION_CACHE=0`)."""
         if os.environ.get("JAXWHITEN_COMPILATION_CACHE") == "0" or checkpoint.static_folder(folder) is not None:
             return None
-        folder = folders.transformer_folder(folder)
-        return cls([folder / "config.json", *checkpoint.weight_files(folder)])
+        return cls(folders.transformer_folder(folder))
 
     def text(self, name: str, make: Callable[[], str]) -> str:
         """The text that was kept under a name, or that of `make`."""
@@ -112,7 +113,7 @@ class LazyModel:
         self._folder = folder
         self.dtype = dtype
         self.cache = cache
-        config = folders.load_config(folders.transformer_folder(folder))
+        config = folders.load_config(cache.weights)
         pooler = cache.text("pooler", lambda: str(self.loaded.config.pooler))  # which the weights may lack
         self.config = dataclasses.replace(config, pooler=False) if config.pooler and pooler != str(True) else config
         cache.files.check()
@@ -136,4 +137,4 @@ def load(folder: Path, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path
     if (cache := ModelCache.of(folder)) is None:
         return _load(folder, dtype)
     model = LazyModel(folder, dtype, cache)
-    return model, model.config, folders.transformer_folder(folder)
+    return model, model.config, cache.weights

@@ -58,7 +58,7 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
     code = encoder.view.head.code
-    dimension = encoder.view.uncoded.dimension
+    dimension = encoder.view.columns
     whitening = encoder.view.head.whitening
     rows = [("encoder", f"`{base}`"), ("head", encoder.view.head.summary)]
     rows += [("sentences", f"up to {encoder.max_length} tokens"), *_whitening_rows(whitening)]

@@ -161,10 +161,10 @@ def save_database(
     check_name("database", database, DATABASES)
     raw = encoder.with_view(encoder.view.unfitted)
     check_saving(raw)
-    if database == LANCEDB and isinstance(encoder.view.head.code, SpectrumCode):
-        return _save_code(folder, encoder, encoder.view.head.code, size, metadata)
-    kind = DATABASES[database]
     code = encoder.view.head.code
+    if database == LANCEDB and isinstance(code, SpectrumCode):
+        return _save_code(folder, encoder, code, size, metadata)
+    kind = DATABASES[database]
     whitening = encoder.view.head.whitening
     if isinstance(code, SpectrumCode):
         size = size or code.nbytes

@@ -151,7 +151,7 @@ def check_vectors(encoder: Encoder, name: str, texts: Sequence[str]) -> str:
       MismatchError: The vectors differ.
       MissingDependencyError: sentence-transformers is not installed.
     """
-    actual = np.asarray(encoder.view.uncoded(texts))
+    actual = np.asarray(encoder.encode(texts, precision="float32"))
     library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     peer = library.SentenceTransformer(str(resolve_folder(name)), device="cpu", model_kwargs={"dtype": "float32"})
@@ -169,7 +169,7 @@ def check_codes(encoder: Encoder, texts: Sequence[str]) -> str:
     """Compares the codes of an encoder with those of its vectors; MismatchError if many of their bytes differ."""
     code = encoder.view.head.code
     assert code is not None
-    expected = code.encode(encoder.view.uncoded(texts))
+    expected = code.encode(encoder.encode(texts, precision="float32"))
     share = float((np.asarray(encoder.encode(texts)) != np.asarray(expected)).mean())
     if share > _BYTES:
         raise MismatchError(f"{share:.0%} of the bytes are not those of the vectors.")

@@ -264,8 +264,7 @@ def write_folder(
     modules = modules_of(head, model)
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
-        if model.module == STATIC:
-            assert isinstance(model, StaticEncoder)
+        if isinstance(model, StaticEncoder):
             unit_length = [module.kind for module in modules] == ["Normalize"]
             save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
         else:

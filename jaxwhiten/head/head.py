@@ -192,7 +192,7 @@ class Head:
             return Head.of(self.steps[: places[-1]], self.form)
         return self.without_code()
 
-    def unfitted(self) -> Head:
+    def without_fitted(self) -> Head:
         """This head without the whitenings and the code fitted on its vectors; unit length at the end stays."""
         whole = self.without_code().steps
         steps = (*itertools.takewhile(lambda step: not isinstance(step, Whiten), whole),)

@@ -33,7 +33,6 @@ from jaxwhiten.io.records import from_json, parse_json, read_json, to_json
 from jaxwhiten.io.tensors import (
     FORMAT_VERSION,
     check_seal,
-    check_sha256,
     check_version,
     content_key,
     finite_numbers,
@@ -61,7 +60,6 @@ __all__ = [
     "check_file",
     "check_folder",
     "check_seal",
-    "check_sha256",
     "check_version",
     "content_key",
     "existing",

@@ -171,7 +171,7 @@ def check_file(path: PathLike, kind: str = "") -> Path:
       InputError: The path is a folder, a file of another kind, read-only, or a link that leads nowhere.
       OutputError: The path cannot be read.
     """
-    with writing(Path(path), OSError):
+    with writing(path, OSError):
         real = replaceable(path)
         if real.is_dir():
             raise InputError(f"{path}: is a folder; expected a file.")
@@ -203,7 +203,7 @@ def check_folder(path: PathLike, kind: str = "model") -> Path:
         replaced as a whole.
       OutputError: The folder cannot be read.
     """
-    with writing(Path(path), OSError):
+    with writing(path, OSError):
         put_back(Path(os.path.realpath(path)))
         folder = replaceable(path)
         if not folder.exists():
@@ -282,10 +282,10 @@ def _flush(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
+def writing(path: PathLike, *blamed: type[Exception]) -> Iterator[None]:
     """Turns disk errors and errors of the classes `blamed` in the block into an OutputError that names `path`.
 
-    >>> with writing(Path("notes.txt")):
+    >>> with writing("notes.txt"):
     ...     raise OSError(28, "No space left on device")
     Traceback (most recent call last):
         ...
@@ -297,8 +297,7 @@ def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
         if not isinstance(error, (OutputError, *blamed)) and not _is_full_disk(error):
             raise
         cause = error.__cause__ or error  # an OutputError may name a file in `path`; its cause is reported
-        temporary = path == Path(tempfile.gettempdir())
-        advice = "set TMPDIR to another folder" if temporary else "choose another location"
+        advice = "set TMPDIR to another folder" if path == tempfile.gettempdir() else "choose another location"
         raise OutputError(
             f"{path}: could not be written ({reason(cause)}); existing files are intact. Free some space, or {advice}."
         ) from cause

@@ -42,15 +42,6 @@ def sha256_file(path: PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_sha256(path: PathLike, expected: str | None) -> None:
-    """Raises ValueError unless a file's bytes have the SHA-256 that was recorded when it was written.
-
-    >>> check_sha256("texts.txt", sha256_file("texts.txt"))
-    """
-    if sha256_file(path) != expected:
-        raise ValueError("checksum does not match, the file was damaged after it was written")
-
-
 def content_key(*parts: object) -> str:
     """A short key (24 hexadecimal digits) that changes whenever one of the JSON-representable parts does.
 

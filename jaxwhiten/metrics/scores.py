@@ -33,8 +33,7 @@ class Gold(NamedTuple):
     def from_lists(cls, lists: Iterable[Sequence[int] | np.ndarray]) -> Gold:
         """From one sequence of ids per query; a query with an empty sequence has no gold."""
         arrays = [np.asarray(ids, dtype=np.int64).reshape(-1) for ids in lists]
-        sizes = np.fromiter((len(ids) for ids in arrays), dtype=np.int64, count=len(arrays))
-        return cls(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([np.zeros(0, np.int64), *arrays]))
+        return cls(np.cumsum([0, *map(len, arrays)]), np.concatenate([np.zeros(0, np.int64), *arrays]))
 
     @classmethod
     def from_pairs(

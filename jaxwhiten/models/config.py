@@ -124,6 +124,7 @@ class EncoderConfig:
         if self.embedding_size != self.hidden_size:
             object.__setattr__(self, "embedding_projection", True)
         rotates = self.rotary_theta or self.local_rotary_theta
+        parameters = self.parameters
         faults = {
             f"{heads} heads do not share {self.num_kv_heads} evenly": heads % self.num_kv_heads,
             f"heads of {self.head_size} are odd; rotary ones must be even": rotates and self.head_size % 2,
@@ -131,7 +132,7 @@ class EncoderConfig:
             f"{self.experts_taken} of {self.experts} experts are taken": not 0 <= self.experts_taken <= self.experts,
             f"{self.max_positions} positions leave none after an offset of the padding id": self.longest_input < 1,
             f"{self.layer_groups} groups for {self.num_layers} layers": self.layer_groups > self.num_layers,
-            f"{self.parameters:.1e} parameters are more than are read": self.parameters > _MAX_PARAMETERS,
+            f"{parameters:.1e} parameters are more than are read": parameters > _MAX_PARAMETERS,
         }
         for fault, there in faults.items():
             if there:
@@ -186,7 +187,8 @@ def read_fields(
             alternatives = (alternatives,)
         key = next((key for key in alternatives if raw.get(key) is not None), None)
         if key is not None:
-            fields[name] = typed(raw[key], hints[name], key)
+            right = type(raw[key]) is hints[name]
+            fields[name] = raw[key] if right else typed(raw[key], hints[name], key)
         elif kind.__dataclass_fields__[name].default is dataclasses.MISSING and name not in defaults:
             raise ModelError(f"the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
     return fields

@@ -20,7 +20,6 @@ from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
 from jaxwhiten.text.settings import TransformerSettings, read_object
-from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 from jaxwhiten.types import Fields, Json
 
 FAMILIES: dict[str, Family] = {
@@ -128,11 +127,6 @@ def transformer_folder(folder: Path) -> Path:
     raise ModelError(
         f"{named or folder}: no config.json; expected a Hugging Face or sentence-transformers model folder."
     )
-
-
-def has_tokenizer(folder: Path) -> bool:
-    """Whether the folder contains a tokenizer."""
-    return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
 
 
 def config_json(folder: Path) -> Json:

@@ -11,9 +11,9 @@ import bisect
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.codes import load_code
+from jaxwhiten.codes import Code, load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, by_source, chunks, rows
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
@@ -111,8 +111,8 @@ class Parts:
             written = _read(path, EmbedPlan)
             if plan is not None and plan.hash != written.hash:
                 check_space(folder, written.space, plan.space, "use a different folder, or `overwrite`")
-                pairs = zip(dataclasses.asdict(written).items(), dataclasses.asdict(plan).values(), strict=True)
-                other = ", ".join(name for (name, was), now in pairs if was != now)
+                was = dataclasses.asdict(written)
+                other = ", ".join(name for name, now in dataclasses.asdict(plan).items() if was[name] != now)
                 raise MismatchError(
                     f"{folder}: its shards follow plan {written.hash[:16]}, these settings {plan.hash[:16]}, which"
                     f" differs in {other}: use a different folder, the original settings, or `overwrite`."
@@ -180,7 +180,7 @@ class Parts:
         message = f"{path}: {REASON}. Delete it, and rerun `jaxwhiten embed`."
         with turning(FormatError, message, OSError, ValueError, FormatError):
             io.same("plan", part["plan"], self.plan.hash)
-            io.check_sha256(path, part["sha256"])
+            io.same("checksum", io.sha256_file(path), part["sha256"])
             return optional("pyarrow.parquet", *_PARQUET).read_table(path)
 
     def write(self, encoder: Encoder, chunk: Chunk) -> Json:
@@ -229,26 +229,28 @@ class Parts:
             return records
         raise FormatError(f"{self.folder}: not finished, {len(records)} shards are done: rerun `jaxwhiten embed`.")
 
+    @functools.cached_property
+    def _code(self) -> Code | None:
+        return load_code(self.folder / _CODE) if self.plan.space.code else None
+
     def blocks(self) -> Iterator[tuple[list[str], Any]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
-        code = load_code(self.folder / _CODE) if self.plan.space.code else None
         for record in self._finished():
             table = self._table(record)
-            yield table["id"].to_pylist(), arrow.vectors(table, code)
+            yield table["id"].to_pylist(), arrow.vectors(table, self._code)
 
     def all(self) -> tuple[list[str], np.ndarray]:
         """All `blocks`, one after the other: ids, and vectors or codes in a memory map of a temporary file."""
+        shape = (sum(record["rows"] for record in self._finished()), self.plan.dimension)
+        dtype = np.dtype(self.plan.dtype)
+        with io.writing(tempfile.gettempdir()), tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
+            io.reserve(file, math.prod(shape) * dtype.itemsize)
+            joined = np.memmap(file, dtype, "w+", shape=shape)
         ids = list[str]()
-        joined: Any = None
         for some, vectors in self.blocks():
-            if joined is None:
-                shape = (sum(record["rows"] for record in self._finished()), vectors.shape[1])
-                with io.writing(Path(tempfile.gettempdir())), tempfile.TemporaryFile(prefix="jaxwhiten-") as file:
-                    io.reserve(file, shape[0] * vectors[:1].nbytes)
-                    joined = with_space(np.memmap(file, vectors.dtype, "w+", shape=shape), vectors.space, vectors.code)
             joined[len(ids) : len(ids) + len(some)] = vectors
             ids += some
-        return ids, joined
+        return ids, with_space(joined, self.plan.space, self._code)
 
     def moments(self) -> Moments:
         """The moments of all vectors."""
@@ -301,8 +303,3 @@ def embed_files(
                 bar.total = round(size * rows / bytes_read)
             bar.update(record["rows"])
     return parts.finish()
-
-
-def text_hash(text: str) -> int:
-    """64 bits by which the text of a row is recognized."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

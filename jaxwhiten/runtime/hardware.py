@@ -102,9 +102,7 @@ def keep_compiled() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
 
-@functools.cache
-def _libraries() -> threadpoolctl.ThreadpoolController:
-    return threadpoolctl.ThreadpoolController()
+_libraries = functools.cache(threadpoolctl.ThreadpoolController)
 
 
 @contextlib.contextmanager

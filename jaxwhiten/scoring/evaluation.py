@@ -17,7 +17,7 @@ from jaxwhiten.datasets import Pairs, RetrievalData
 from jaxwhiten.datasets.splits import independent
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.encoding.encoder import settings_of
-from jaxwhiten.head import Normalize, Whiten
+from jaxwhiten.head import Head, Normalize, Whiten
 from jaxwhiten.options import Rule, check_options
 from jaxwhiten.scoring.data import ScoredPairs, Unjudged, read
 from jaxwhiten.scoring.measures import NO_CHANGE, Measured, of_labels, of_pairs, of_queries, of_ranks
@@ -26,9 +26,9 @@ from jaxwhiten.scoring.words import BM25, TFIDF, cosines, count, nearest, weigh
 from jaxwhiten.search import build_index
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import Texts
-from jaxwhiten.types import Float, Int, Json, RowsLike
+from jaxwhiten.types import Fields, Float, Int, Json, RowsLike
 from jaxwhiten.views import View
-from jaxwhiten.whitening import Moments
+from jaxwhiten.whitening import Moments, Whitening
 
 Encode = Callable[[Encoder, list[str], str | None], np.ndarray]
 _DEEP = 100  # results per query
@@ -141,17 +141,17 @@ def evaluate(
     components = whitening.pop("n_components", None) if judged else None  # k wins, as in `Encoder.whiten`
     k = k or components or ()
     sizes, ks = ([value] if isinstance(value, int) else list(value) for value in (bytes, k))
-    options: Json = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
-    kinds = {"searched": RetrievalData, "vectors": ScoredPairs, "unjudged": Unjudged}
-    options |= {name: isinstance(parsed, kind) for name, kind in kinds.items()}
     own = encoder.view
-    check_options(_RULES, {**options, "fitted": own.head.whitening, "encoder": encoder.name})
+    options: Json = {"corpus": corpus, "bytes": sizes, "k": ks, "whitening": whitening, "versus": versus}
+    options |= {"searched": isinstance(parsed, RetrievalData), "vectors": isinstance(parsed, ScoredPairs)}
+    options |= {"unjudged": not judged, "fitted": own.head.whitening, "encoder": encoder.name}
+    check_options(_RULES, options)
     if isinstance(parsed, RetrievalData) and corpus is not None:
         parsed = parsed.with_corpus(corpus)
     details = str(settings_of(encoder).similarity_fn_name), own.space, resamples, seed
     if isinstance(parsed, ScoredPairs):
         found = encoder.similarity_pairwise(parsed.first, parsed.second)
-        forms = [Form(RAW, *_size(own.uncoded.dimension, own.code), found)]
+        forms = [Form(RAW, *_size(own.columns, own.code), found)]
         units = np.arange(len(parsed.gold))
         rows = _rows(forms, _measured_pairs(forms, parsed.gold, units, resamples, seed))
         return Evaluation("", {"pairs": len(parsed.gold)}, rows, 0, "", *details)
@@ -160,7 +160,7 @@ def evaluate(
     forms = list[Form]()
     hybrid = list[Form]()
     number = 0
-    for way in _ways(own, scored.sides, sizes, ks, whitening, judged=judged):
+    for way in _ways(own, scored, sizes, ks, whitening, judged=judged):
         number = len(forms) if way.own else number
         size = _size(way.sides[0].shape[1], way.code)
         found, *by_hybrid = scored.compare(way)
@@ -171,7 +171,7 @@ def evaluate(
     other = None
     if versus is not None:
         other = len(forms)
-        size = _size(versus.view.uncoded.dimension, versus.view.code)
+        size = _size(versus.view.columns, versus.view.code)
         forms.append(Form(Path(versus.name).name, *size, compared(versus, scored.data, encode)))
     if judged:
         forms += by_words(scored.data)
@@ -199,7 +199,7 @@ def compared(encoder: Encoder, data: Pairs | RetrievalData, encode: Encode = enc
     (2,)
     """
     scored = _scored(data, encoder, encode)
-    found: np.ndarray = scored.compare(_Way("", _own_sides(encoder.view, scored.sides), encoder.view.code))[0]
+    found: np.ndarray = scored.compare(_Way("", _finished(encoder.view.head, scored), encoder.view.code))[0]
     return found
 
 
@@ -208,9 +208,9 @@ def _size(dimensions: int, code: Code | None) -> tuple[int, int]:
     return dimensions, 4 * dimensions if code is None else code.nbytes
 
 
-def _own_sides(own: View, raws: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """The vectors of an encoder with its own head, before a code, of its raw ones."""
-    return [own.uncoded.head.finished(x, own.unfitted.head) for x in raws]
+def _finished(head: Head, scored: Any) -> Sequence[np.ndarray]:
+    """The vectors of a head, before a code, of raw ones."""
+    return [head.without_code().finished(x, scored.raw.view.head) for x in scored.sides]
 
 
 def _scored(data: Any, encoder: Encoder, encode: Encode) -> Any:
@@ -288,6 +288,7 @@ class _Search:
 
     def __init__(self, data: RetrievalData, raw: Encoder, encode: Encode):
         self.name = data.name
+        self.raw = raw
         self.data = data = data.with_gold()
         self.sides = _encoded_sides(raw, data.documents, data.queries, encode)
         self.counts = {"documents": len(data.documents)}
@@ -335,7 +336,7 @@ class _Loss:
     name = ""
 
     def __init__(self, data: Unjudged, raw: Encoder, encode: Encode):
-        self.data = data
+        self.raw = raw
         documents, queries = _encoded_sides(raw, data.documents, data.queries, encode)
         self.sides = documents, queries[np.any(queries, axis=1)]  # others find nothing
         what = "held-out documents as queries" if data.held_out else "queries"
@@ -364,41 +365,33 @@ class _Loss:
 
 
 def _ways(
-    own: View,
-    raws: Sequence[np.ndarray],
-    sizes: Sequence[int],
-    ks: Sequence[int],
-    whitening: Json,
-    *,
-    judged: bool,
+    own: View, scored: Any, sizes: Sequence[int], ks: Sequence[int], whitening: Fields, *, judged: bool
 ) -> Iterator[_Way]:
     """The forms of an encoder's vectors; whitenings and codes are fitted on raw vectors, as by `shrink`.
 
     The first one is of raw vectors; or, if there are no judgments, of those that are coded.
     """
-    raw = own.unfitted
-    own_sides = base = _own_sides(own, raws)
+    raw = scored.raw.view
+    own_sides = base = _finished(own.head, scored)
     known = own.head.whitening
-    moments = Moments()
+    learned: Moments | Whitening = known or Moments()
     if known is None and (sizes or ks):
-        moments.update(raws[0])
-        whitening["tuned"] = raw.tuned
+        learned = Moments(provenance={"tuned": raw.tuned}).update(scored.sides[0])
 
     def whitened(by: Fit) -> Sequence[np.ndarray]:
         assert by.whitening is not None
-        head = raw.head.then(Whiten.of(by.whitening), Normalize())
-        return [head.finished(x, raw.head) for x in raws]
+        return _finished(raw.head.then(Whiten.of(by.whitening), Normalize()), scored)
 
-    fits = [fit(known, bytes=size) if known is not None else fit(moments, bytes=size, **whitening) for size in sizes]
+    fits = [fit(learned, bytes=size, **whitening) for size in sizes]
     mark = "" if known is None else WHITENED
     if known is None and fits and fits[0].whitening is not None:
         mark, base = WHITENED, whitened(fits[0])
     if judged:
-        yield _Way(RAW, raws, own=raw is own)
+        yield _Way(RAW, scored.sides, own=raw is own)
     if known is not None or not judged:
         yield _Way(mark or RAW, base, own=base is own_sides and own.code is None)
     for k in ks:
-        yield _Way(WHITENED, whitened(fit(moments, n_components=k or None, **whitening)))
+        yield _Way(WHITENED, whitened(fit(learned, n_components=k or None, **whitening)))
     if own.code is not None:
         yield _Way("coded", own_sides, own.code, own=True)
     codes: list[tuple[str, Code | None]] = [("code", one.code) for one in fits]

@@ -17,10 +17,9 @@ from jaxwhiten.options import Rule, check_options
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backends import BACKENDS
 from jaxwhiten.search.documents import Entries, new_names, unique_ids
-from jaxwhiten.search.header import Header
+from jaxwhiten.search.header import COPY, Header
 from jaxwhiten.search.index import Index, new_index
 from jaxwhiten.search.prepare import Coding, check_codes, check_vectors, choose, preparation
-from jaxwhiten.search.rescore import COPIES
 from jaxwhiten.search.store import Store
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import TextList, Texts, as_texts
@@ -29,7 +28,7 @@ from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening.affine import Affine
 
 if TYPE_CHECKING:
-    from jaxwhiten.views import Views
+    from jaxwhiten.views import View
 
 _RULES = (
     Rule(
@@ -49,7 +48,7 @@ def check_settings(
     if isinstance(codes, str):
         check_name("code", codes, CODES)
     if rescore is not None:
-        check_name("copy to rescore by", rescore, COPIES)
+        check_name("copy to rescore by", rescore, [COPY])
     check_name("search backend", name, BACKENDS)
     backend = BACKENDS[name]
     chosen = backend.with_options(options)
@@ -74,7 +73,7 @@ def build_index(
     like: Index | None = None,
     words: bool = True,
     columns: Fields | None = None,
-    encoders: Views | None = None,
+    view: View | None = None,
     **options: Any,
 ) -> Index:
     """Builds an index of the named backend.
@@ -107,7 +106,7 @@ def build_index(
       like: An index whose backend, options, whitening, code and inverted lists this one shares, so that `load_index`
         searches both as one; only `space`, `documents`, `ids` and `metadata` can be passed with it.
       words: Whether the words of `documents` are indexed for hybrid search, where Python's SQLite has FTS5.
-      encoders: What encodes texts for the index, for searches by texts.
+      view: Of the encoder of the vectors, for searches by texts.
       columns: Where the documents are from: `id`, the name of the column of their ids, and `keep`, those of metadata.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
@@ -124,15 +123,8 @@ def build_index(
 
     # The input.
     coded = isinstance(codes, Code) and getattr(vectors, "code", None) is codes
-    stores = {
-        "whitening": whitening,
-        "codes": codes,
-        "bytes": bytes,
-        "rescore": rescore,
-        "tuned": tuned,
-        "options": options,
-    }
-    stores |= {"backend": None if backend == "faiss-flat" else backend, "normalize": None if normalize else "omitted"}
+    stores = {"whitening": whitening, "codes": codes, "bytes": bytes, "rescore": rescore, "tuned": tuned}
+    stores |= {"options": options, "backend": backend != "faiss-flat", "normalize": not normalize}
     check_options(_RULES, {"like": like, "coded": coded, **stores})
     texts = None if documents is None else as_texts(documents, "document")
     given: Any = vectors if texts is None else texts
@@ -147,11 +139,12 @@ def build_index(
         vectors = vectors()
         start = time.perf_counter()
     space = _space_of(vectors, space)
-    stored = np.asarray(vectors) if coded else None
-    if stored is None:
-        vectors = check_vectors("document vectors", vectors)
-    else:
+    stored = None
+    if coded:
+        stored = np.asarray(vectors).view(np.uint8)
         vectors = check_codes("codes", vectors)
+    else:
+        vectors = check_vectors("document vectors", vectors)
     entries = Entries.of(vectors, own, texts, metadata)
 
     # The map, and the code.
@@ -162,7 +155,7 @@ def build_index(
     inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, space)
 
     # The stored vectors.
-    store = kind.build(vectors, chosen, coding, None if stored is None else stored.view(np.uint8))
+    store = kind.build(vectors, chosen, coding, stored)
 
     # The description.
     header = Header(
@@ -184,7 +177,7 @@ def build_index(
         notes=[*coding.notes, *store.notes],
         build_seconds=time.perf_counter() - start,
     )
-    return new_index(header, store, entries, fitted=coding.fitted, encoders=encoders)
+    return new_index(header, store, entries, fitted=coding.fitted, view=view)
 
 
 def _build_like(

@@ -23,7 +23,17 @@ from jaxwhiten.codes.code import import_faiss
 from jaxwhiten.runtime import hardware
 from jaxwhiten.search.header import VECTORS
 from jaxwhiten.search.prepare import Coding
-from jaxwhiten.search.store import Arrays, Backend, BackendOptions, CodedStore, FloatStore, first
+from jaxwhiten.search.store import (
+    Arrays,
+    Backend,
+    BackendOptions,
+    Chosen,
+    CodedStore,
+    FloatStore,
+    Ranking,
+    first,
+    unranked,
+)
 from jaxwhiten.types import Int64
 
 # candidates of a scan for each result, and at least
@@ -39,16 +49,13 @@ _parallel = weakref.WeakSet["FaissCodes"]()  # those with threads that wait for 
 class FaissFloats(FloatStore):
     """Vectors that are compared by inner product, the cosine of unit vectors."""
 
-    def search(
-        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, queries: np.ndarray, k: int, among: Chosen = None) -> Ranking:
         faiss = import_faiss()
         if len(queries) > 1:
             hardware.check_process()
         x = self.mapped(queries)
         vectors = self.arrays[VECTORS]
-        scores = np.empty((len(x), k), np.float32)
-        rows = np.empty((len(x), k), np.int64)
+        scores, rows = unranked(len(x), k)
         selector = None if among is None else faiss.IDSelectorBatch(among)
         sizes = (vectors.shape[1], len(x), len(vectors), k)
         inputs, results = (map(faiss.swig_ptr, arrays) for arrays in ((x, vectors), (scores, rows)))
@@ -107,9 +114,7 @@ class FaissCodes(CodedStore):
             joined.add_shard(part)
         return joined
 
-    def search(
-        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, queries: np.ndarray, k: int, among: Chosen = None) -> Ranking:
         """Cores share the codes for a few queries, and queries if they are many.
 
         Threads of BLAS and of FAISS would wait for each other's.
@@ -128,9 +133,7 @@ class FaissCodes(CodedStore):
             return results[0]
         return np.concatenate([scores for scores, _ in results]), np.concatenate([rows for _, rows in results])
 
-    def _search(
-        self, scan: Any, units: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _search(self, scan: Any, units: np.ndarray, k: int, among: Chosen) -> Ranking:
         """`search` for mapped queries of unit length, on the calling thread."""
         asked, products = self.quantizer.query_coordinates(units)
         wide = min(self.size, max(WIDER * k, LEAST))
@@ -153,15 +156,12 @@ class FaissCodes(CodedStore):
             scores[short], rows[short] = self.best_of(asked[short], products[short], among, k)
         return scores, rows
 
-    def params(self, among: Int64[np.ndarray, " m"] | None) -> Any:
+    def params(self, among: Chosen) -> Any:
         """The parameters of a scan among some rows, or all, where it `selects`."""
 
-    def _best(
-        self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _best(self, asked: np.ndarray, products: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int) -> Ranking:
         """The k candidates of each query with the highest cosines; ties go to the lower row."""
-        scores = np.empty((len(asked), k), np.float32)
-        rows = np.empty((len(asked), k), np.int64)
+        scores, rows = unranked(len(asked), k)
         # so few queries at a time that their tables stay in the cache
         for part in blocks(len(asked), max(1, _TABLE_BYTES // (4 * 256 * self.quantizer.nbytes))):
             numbers = np.sort(candidates[part], axis=1)

@@ -28,6 +28,7 @@ CODES = "codes"
 LISTS = "lists"
 VECTORS = "vectors"
 ROWS = "rows"
+COPY = "float16"  # the type of the copies to rescore by
 # Files in the file.
 FITTED = "fitted.safetensors"
 _AGAIN = "Rebuild the index."
@@ -63,7 +64,7 @@ class Header:
     folder: str | None  # the absolute path of the model of the space, if it is a local folder
     whitening: Json | None  # hash, dimension and provenance of the one inside the index
     codes: Codes | None  # the code of the documents; None for float32
-    rescore: str | None  # copy by which candidates of a search are scored again: "float16" or None
+    rescore: str | None  # the type of the copy by which candidates of a search are scored again: `COPY` or None
     id_type: str | None  # of the documents' own IDs: "string" or "integer"; None if the index numbers them
     has_texts: bool
     has_words: bool  # whether the words of texts are indexed, for hybrid search

@@ -10,13 +10,14 @@ import numpy as np
 
 from jaxwhiten.errors import InputError, check_integer, optional
 from jaxwhiten.search.prepare import check_lengths
+from jaxwhiten.search.store import Ranking
 from jaxwhiten.search.where import Where
 from jaxwhiten.terminal import SHOWN, as_html, one_line, table
 from jaxwhiten.text import as_texts
 from jaxwhiten.types import Float32, IdsLike, Json, RowsLike, Shaped
 
 if TYPE_CHECKING:
-    from jaxwhiten.views import Views
+    from jaxwhiten.views import View
 
 
 class Hit(NamedTuple):
@@ -73,17 +74,15 @@ class Searches(ABC):
 
     @property
     @abstractmethod
-    def views(self) -> Views | None:
-        """The views of texts; None if there is no encoder."""
+    def view(self) -> View:
+        """The view of the encoder, for texts; InputError if there is none."""
 
     @abstractmethod
     def query_rows(self, queries: RowsLike) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
 
     @abstractmethod
-    def _nearest(
-        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _nearest(self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None) -> Ranking:
         """The scores and ids of checked queries."""
 
     @abstractmethod
@@ -163,21 +162,13 @@ class Searches(ABC):
                 raise InputError("`hybrid` compares words: pass texts, or omit it.")
             return self._nearest(self.query_rows(queries), k, among, where)
         texts = as_texts([queries] if isinstance(queries, str) else queries, "query")
-        views = self.text_views()
+        view = self.view
         if not texts:
             return []
-        vectors = np.ascontiguousarray(views.queries(texts), np.float32)
+        vectors = np.ascontiguousarray(view.queries(texts), np.float32)
         check_lengths("query vectors", vectors)  # those of a table of words may be zero
         several = self._hits(vectors, k, among, where, texts if hybrid else None)
         return several[0] if isinstance(queries, str) else several
-
-    def text_views(self) -> Views:
-        """The views of texts; InputError if there is no encoder."""
-        if self.views is None:
-            path = getattr(self, "path", None)
-            where = f"{path}:" if path else "This index"
-            raise InputError(f"{where} has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
-        return self.views
 
 
 def are_texts(queries: RowsLike) -> bool:

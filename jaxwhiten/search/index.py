@@ -45,7 +45,7 @@ from jaxwhiten.search.hits import Hit, Hits, Searches, are_texts
 from jaxwhiten.search.prepare import check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.search.state import State
-from jaxwhiten.search.store import Store
+from jaxwhiten.search.store import Chosen, Ranking, Store, unranked
 from jaxwhiten.search.where import Where, rows_where
 from jaxwhiten.search.words import (
     BY_WORDS,
@@ -61,13 +61,13 @@ from jaxwhiten.space import Space, check_space
 from jaxwhiten.store import Pages, SQLite, replacing
 from jaxwhiten.terminal import SHOWN, as_html, counted, one_line
 from jaxwhiten.text import Texts, as_texts
-from jaxwhiten.types import Float32, IdsLike, Int64, RowsLike, Shaped
+from jaxwhiten.types import Float32, IdsLike, RowsLike, Shaped
 from jaxwhiten.vectors import space_of
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 
 if TYPE_CHECKING:
-    from jaxwhiten.views import Views
+    from jaxwhiten.views import View
 
 _VERSION = "SELECT value FROM header WHERE name = 'version'"
 _RULES = (
@@ -141,16 +141,15 @@ class Index(Header, Searches):
         return map(Document, self.ids.tolist())
 
     @functools.cached_property
-    def views(self) -> Views | None:
-        """The views of texts for this index; None if it was built of vectors.
+    def view(self) -> View:
+        """The view of the encoder, for texts; InputError if the index was built of vectors.
 
-        A loaded index reads the model that it records when they are first used: MismatchError if it records none,
+        A loaded index reads the model that it records when it is first used: MismatchError if it records none,
         ModelError if the model has moved.
         """
         if self.location is None:
-            return None
-        from jaxwhiten.views import Views  # not needed for vectors alone
-        from jaxwhiten.views.loading import reopened
+            raise InputError("This index has no encoder: pass vectors, or use Encoder.index or jaxwhiten.load_index.")
+        from jaxwhiten.views.loading import reopened  # not needed for vectors alone
 
         path, model, engine = self.location
         if self.space is None:
@@ -164,9 +163,9 @@ class Index(Header, Searches):
             if model is None:
                 advice = "specify its location with `model`"
                 raise ModelError(f"{self.folder}: the model of the index {path} was not found: {advice}.")
-        views = Views.of(reopened(self.space, model=model, engine=engine)[0])
-        self.check_fits(views.queries.space)
-        return views
+        view, _ = reopened(self.space, model=model, engine=engine)
+        self.check_fits(view.queries.space)
+        return view
 
     @functools.cached_property
     def fitted(self) -> Whitening | Code | None:
@@ -236,14 +235,9 @@ class Index(Header, Searches):
     def _current(self) -> State:
         """The state of the database now; MismatchError if another index has replaced the file."""
         state = self.state
-        if self.database.rows(_VERSION) == [(state.version,)] and not self.database.replaced:
-            return state
-
-        def refreshed(connection: sqlite3.Connection) -> State:
-            self.state = self._refreshed(connection)
-            return self.state
-
-        return self.database.reading(refreshed)
+        if self.database.rows(_VERSION) != [(state.version,)] or self.database.replaced:
+            self.state = state = self.database.reading(self._refreshed)
+        return state
 
     def _refreshed(self, connection: sqlite3.Connection) -> State:
         """The state of the database, in a transaction."""
@@ -320,7 +314,7 @@ class Index(Header, Searches):
                 raise InputError("`documents`: texts were passed in place of vectors: omit it.")
             documents = as_texts([vectors] if isinstance(vectors, str) else vectors, "document")
             self.check_ids(change, ids, len(documents))  # before they are encoded
-            vectors = self.text_views().documents(documents)
+            vectors = self.view.in_role("document", coded=False)(documents)
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)
@@ -419,9 +413,7 @@ class Index(Header, Searches):
             if value is not None and not kept[name]:
                 raise InputError(f"The index stores no {name}: omit `{name}`.")
 
-    def _nearest(
-        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _nearest(self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None) -> Ranking:
         state = self._current()
         scores, rows = self._ranked(state, queries, k, self._chosen(state, among, where))
         return scores, self.documents.ids(rows)
@@ -459,7 +451,7 @@ class Index(Header, Searches):
         queries: Float32[np.ndarray, "q d"],
         texts: Sequence[str],
         k: int,
-        chosen: Int64[np.ndarray, " m"] | None,
+        chosen: Chosen,
     ) -> list[tuple[list[float], list[int]]]:
         """The best scores and rows of each checked query by vectors and words, among positions."""
         near = self._ranked(state, queries, max(NEAREST, k), chosen)[1]
@@ -492,12 +484,12 @@ class Index(Header, Searches):
         state: State,
         queries: Float32[np.ndarray, "q d"],
         k: int,
-        chosen: Int64[np.ndarray, " m"] | None,
-    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+        chosen: Chosen,
+    ) -> Ranking:
         """Scores and rows of checked queries among positions."""
         k = min(int(k), state.size)
         if chosen is not None and not len(chosen):
-            return np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
+            return unranked(len(queries), k)
         if self.rescoring is None:
             scores, positions = state.search(queries, k, chosen)
             rows = state.rows_at(positions)
@@ -511,7 +503,7 @@ class Index(Header, Searches):
             rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
         return scores, rows
 
-    def _chosen(self, state: State, among: IdsLike, where: Where | None) -> Int64[np.ndarray, " m"] | None:
+    def _chosen(self, state: State, among: IdsLike, where: Where | None) -> Chosen:
         """The positions to search, ascending; None for all."""
         if among is None and where is None:
             return None
@@ -577,6 +569,7 @@ class Index(Header, Searches):
                 finally:
                     new.close()
             vars(self).update(database=SQLite(path, kind=KIND), state=state, _written=None)
+            vars(self).pop("frequencies", None)  # which are counted in the database before
 
 
 def _check_known(ids: Sequence[Any], known: Mapping[Any, int]) -> None:
@@ -593,7 +586,7 @@ def new_index(
     entries: Entries,
     *,
     fitted: Whitening | Code | None,
-    encoders: Views | None = None,
+    view: View | None = None,
 ) -> Index:
     """An index in a temporary database, of a store of vectors and their documents."""
     database = SQLite(None, kind=KIND)
@@ -601,13 +594,13 @@ def new_index(
         note = "Python's SQLite has no FTS5: the words of texts are not indexed, and there is no hybrid search."
         header = dataclasses.replace(header, has_words=False, notes=[*header.notes, note])
     index = Index(**vars(header), database=database, state=State.of(store))
-    if encoders is not None:
-        index.views = encoders
+    if view is not None:
+        index.view = view
 
     def fill(connection: sqlite3.Connection) -> None:
         create(connection, header, [Documents.table(header), *(TABLES if header.has_words else ())])
         index.state.write_version(connection)
-        index.documents.put(connection, range(len(store)), entries)
+        index.documents.put(connection, range(store.size), entries)
         if header.has_words:
             connection.execute("INSERT INTO words (words) VALUES ('optimize')")  # or the first changes would merge them
         for name, tensor in store.coding.tensors.items():
@@ -615,7 +608,7 @@ def new_index(
         if fitted is not None:
             put_file(connection, FITTED, fitted.save)
         if index.rescoring is not None:
-            index.rescoring.put(connection, np.arange(len(store)), entries.vectors)
+            index.rescoring.put(connection, np.arange(store.size), entries.vectors)
 
     database.change(fill)
     return index

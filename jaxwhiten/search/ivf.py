@@ -16,8 +16,8 @@ from jaxwhiten.runtime import hardware
 from jaxwhiten.search.faiss import FaissCodes
 from jaxwhiten.search.header import CODES, LISTS
 from jaxwhiten.search.prepare import BLOCK_ROWS, Coding, Rows
-from jaxwhiten.search.store import Arrays, Backend
-from jaxwhiten.types import Float32, Int64, UInt8
+from jaxwhiten.search.store import Arrays, Backend, Chosen
+from jaxwhiten.types import Float32, UInt8
 
 # k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
 _MIN_POINTS = 39
@@ -91,7 +91,7 @@ class ListCodes(FaissCodes):
         index.add_sa_codes(np.concatenate([numbers, self.codes[rows]], axis=1), ids)
         return faiss.IndexIVFPQFastScan(index) if quantizer.bits == 4 else index
 
-    def params(self, among: Int64[np.ndarray, " m"] | None) -> Any:
+    def params(self, among: Chosen) -> Any:
         faiss = import_faiss()
         if among is None:
             return faiss.SearchParametersIVF(nprobe=self.options.nprobe)

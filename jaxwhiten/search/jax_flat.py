@@ -14,8 +14,8 @@ from jaxwhiten.arrays import blocks, one_ahead, pad_rows
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.header import VECTORS
 from jaxwhiten.search.prepare import Coding
-from jaxwhiten.search.store import Arrays, Backend, BackendOptions, CodedStore, FloatStore
-from jaxwhiten.types import AnyArray, Float32, Int64
+from jaxwhiten.search.store import Arrays, Backend, BackendOptions, Chosen, CodedStore, FloatStore, Ranking, unranked
+from jaxwhiten.types import AnyArray, Float32
 
 _BATCH = 1024  # queries
 
@@ -28,21 +28,18 @@ class JaxFloats(FloatStore):
 
         super().__init__(options, coding, arrays)
         self._mesh = jax_kernels.local_mesh()
-        self._documents = jax_kernels.place_floats(self._mesh, arrays[VECTORS])
+        self._documents = jax_kernels.Floats(jax_kernels.sharded(self._mesh, arrays[VECTORS]))
         self._arrays = {}  # the devices have them
 
     @property
     def arrays(self) -> Arrays:
         return {VECTORS: np.asarray(self._documents.rows)[: self.size]}
 
-    def search(
-        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, queries: np.ndarray, k: int, among: Chosen = None) -> Ranking:
         check_process()
         if among is None:
             return _search(self._mesh, self._documents, self.size, self.mapped(queries), k)
-        scores = np.full((len(queries), k), -np.inf, np.float32)
-        rows = np.full((len(queries), k), -1, np.int64)
+        scores, rows = unranked(len(queries), k)
         count = min(k, len(among))
         scores[:, :count], places = self.taken(among).search(queries, count)
         rows[:, :count] = among[places]
@@ -59,9 +56,7 @@ class JaxCodes(CodedStore):
         self._mesh = jax_kernels.local_mesh()
         self._documents = jax_kernels.place_codes(self._mesh, self.codes, self.quantizer)
 
-    def search(
-        self, queries: np.ndarray, k: int, among: Int64[np.ndarray, " m"] | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, queries: np.ndarray, k: int, among: Chosen = None) -> Ranking:
         check_process()
         asked, products = self.quantizer.query_coordinates(self.units(queries))
         if among is not None:
@@ -70,9 +65,7 @@ class JaxCodes(CodedStore):
         return _search(self._mesh, self._documents, self.size, queries, k)
 
 
-def _search(
-    mesh: Any, documents: Any, size: int, queries: Float32[np.ndarray, "q c"], k: int
-) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+def _search(mesh: Any, documents: Any, size: int, queries: Float32[np.ndarray, "q c"], k: int) -> Ranking:
     """The results of a compiled search, batch by batch, each dispatched before the last one is fetched.
 
     Batches are padded to powers of two, so that few programs are compiled.
@@ -81,8 +74,7 @@ def _search(
 
     run = searcher(mesh, k)
     batch = min(_BATCH, 1 << (len(queries) - 1).bit_length())
-    scores = np.empty((len(queries), k), np.float32)
-    rows = np.empty((len(queries), k), np.int64)
+    scores, rows = unranked(len(queries), k)
 
     def dispatch(part: slice) -> tuple[slice, AnyArray]:
         return part, run(pad_rows(queries[part], batch), documents, np.int32(size))

@@ -44,6 +44,10 @@ class CodedRows(NamedTuple):
     firsts: Int[AnyArray, " bytes"]  # the row of the table with which each byte begins
 
 
+Best = tuple[Float32[Array, "q k"], Int[Array, "q k"]]
+"""The highest scores of each query, and their rows."""
+
+
 def local_mesh() -> jax.sharding.Mesh:
     """The local devices, along which documents are sharded."""
     return jax.sharding.Mesh(np.array(jax.local_devices()), (_AXIS,))
@@ -58,11 +62,6 @@ def sharded(mesh: jax.sharding.Mesh, stored: np.ndarray) -> jax.Array:
 
     sharding = jax.sharding.NamedSharding(mesh, _P(_AXIS))
     return jax.make_array_from_callback((rows * mesh.size, stored.shape[1]), sharding, shard)
-
-
-def place_floats(mesh: jax.sharding.Mesh, vectors: Float32[np.ndarray, "n d"]) -> Floats:
-    """Deals vectors out over the devices."""
-    return Floats(sharded(mesh, vectors))
 
 
 def place_codes(mesh: jax.sharding.Mesh, codes: UInt8[np.ndarray, "n bytes"], quantizer: Quantizer) -> CodedRows:
@@ -84,7 +83,7 @@ def searcher(mesh: jax.sharding.Mesh, k: int) -> Any:
     """
     on_cpu = mesh.devices.flat[0].platform == "cpu"
 
-    def local(queries: Array, documents: Any, size: Array) -> tuple[Array, Array]:
+    def local(queries: Array, documents: Any, size: Array) -> Best:
         first = lax.axis_index(_AXIS) * len(documents.rows)
         best = functools.partial(_local_best, documents=documents, size=size - first, k=k, on_cpu=on_cpu)
         if on_cpu and isinstance(documents, CodedRows) and len(queries) <= _FEW_QUERIES:
@@ -93,7 +92,7 @@ def searcher(mesh: jax.sharding.Mesh, k: int) -> Any:
             values, rows = best(queries)
         return values, first + rows
 
-    def search(queries: Array, documents: Any, size: Array) -> tuple[Array, Array]:
+    def search(queries: Array, documents: Any, size: Array) -> Best:
         dealt = type(documents)(*[_P(_AXIS), _P(_AXIS), _P(), _P()][: len(documents)])
         on_devices = jax.shard_map(
             local, mesh=mesh, in_specs=(_P(), dealt, _P()), out_specs=(_P(None, _AXIS),) * 2, check_vma=False
@@ -103,9 +102,7 @@ def searcher(mesh: jax.sharding.Mesh, k: int) -> Any:
     return jax.jit(search, out_shardings=jax.sharding.NamedSharding(mesh, _P()))
 
 
-def _local_best(
-    queries: Float32[Array, "q c"], documents: Any, size: Array, k: int, on_cpu: bool
-) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
+def _local_best(queries: Float32[Array, "q c"], documents: Any, size: Array, k: int, on_cpu: bool) -> Best:
     """The k best documents of a device, without keeping all scores; those from `size` on are padding."""
     n = len(documents.rows)
     coded = isinstance(documents, CodedRows)
@@ -116,7 +113,7 @@ def _local_best(
     block = min(n, max(TILE, block_rows(width, 4, nbytes)))
     count = min(n, k * _WIDER if coded else k)
 
-    def candidates(start: Array) -> tuple[Array, Array]:
+    def candidates(start: Array) -> Best:
         # The last block begins early enough to be full; what it shares with the block before is masked.
         begin = jnp.minimum(start, n - block)
         part = documents._replace(rows=lax.dynamic_slice_in_dim(documents.rows, begin, block))
@@ -136,15 +133,13 @@ def _local_best(
     return values, rows
 
 
-def _best(
-    values: Float32[Array, "q n"], rows: Int[Array, "q n"], k: int
-) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
+def _best(values: Float32[Array, "q n"], rows: Int[Array, "q n"], k: int) -> Best:
     """The k highest values of rows that ascend where values are equal."""
     values, places = lax.top_k(values, k)
     return values, jnp.take_along_axis(rows, places, axis=1)
 
 
-def tiled_top_k(scores: Float32[Array, "q n"], k: int) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
+def tiled_top_k(scores: Float32[Array, "q n"], k: int) -> Best:
     """The k highest values of each row and their places; ties go to the first. n is a multiple of `TILE`.
 
     They are among the k tiles with the highest maxima. A sort takes longer than the product of which scores are, at
@@ -181,9 +176,7 @@ def _scores(queries: Float32[Array, "q c"], documents: Any, dtype: DTypeLike) ->
     return jnp.matmul(queries.astype(dtype), z.T, precision=precision, preferred_element_type=jnp.float32) + offsets
 
 
-def _exact(
-    queries: Float32[Array, "q c"], documents: CodedRows, rows: Int[Array, "q candidates"], k: int
-) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
+def _exact(queries: Float32[Array, "q c"], documents: CodedRows, rows: Int[Array, "q candidates"], k: int) -> Best:
     """The k best candidates by cosines in float32; ties go to the lower row, and a row past the last is missing."""
 
     def one(of: tuple[Array, Array]) -> tuple[Array, Array]:

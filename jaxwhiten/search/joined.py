@@ -15,13 +15,14 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.search.documents import as_ids
 from jaxwhiten.search.hits import Hits, Searches
 from jaxwhiten.search.index import Index, open_index_file
+from jaxwhiten.search.store import Ranking, first
 from jaxwhiten.search.where import Where
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.terminal import counted
 from jaxwhiten.types import Float32, IdsLike, RowsLike, Shaped
 
 if TYPE_CHECKING:
-    from jaxwhiten.views import Views
+    from jaxwhiten.views import View
 
 _SHARED = ("backend", "input_dimension", "dimension", "normalize", "whitening", "codes", "rescore", "id_type")
 
@@ -68,21 +69,18 @@ class JoinedIndex(Searches):
         return np.concatenate([index.ids for index in self.indexes])
 
     @property
-    def views(self) -> Views | None:
-        """The views of texts for these indexes."""
-        return self.indexes[0].views
+    def view(self) -> View:
+        """The view of the encoder of these indexes."""
+        return self.indexes[0].view
 
     def query_rows(self, queries: RowsLike) -> Float32[np.ndarray, "q d"]:
         """Queries, checked."""
         return self.indexes[0].query_rows(queries)
 
-    def _nearest(
-        self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _nearest(self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None) -> Ranking:
         results = [index._nearest(queries, k, some, where) for index, some in self._parts(among)]
         scores, ids = (np.concatenate(arrays, axis=1) for arrays in zip(*results, strict=True))
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(scores, best, axis=1), np.take_along_axis(ids, best, axis=1)
+        return first(scores, ids, k)
 
     def _hits(
         self, queries: np.ndarray, k: int, among: IdsLike, where: Where | None, texts: Sequence[str] | None

@@ -11,11 +11,11 @@ import numpy as np
 
 from jaxwhiten.errors import FormatError, InputError
 from jaxwhiten.search.prepare import Rows, prepared
+from jaxwhiten.search.store import Ranking, unranked
 from jaxwhiten.store import SQLite
-from jaxwhiten.types import Float32, Int64
+from jaxwhiten.types import Int64
 from jaxwhiten.whitening.affine import Affine
 
-COPIES = ("float16",)
 WIDER = 4  # candidates for each result wanted
 
 
@@ -39,9 +39,7 @@ class Rescoring:
                 "INSERT OR REPLACE INTO copies VALUES (?, ?)", zip(rows[part].tolist(), copies, strict=True)
             )
 
-    def best(
-        self, database: SQLite, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
-    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+    def best(self, database: SQLite, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int) -> Ranking:
         """The k best candidates, which are rows, of each raw query; ties go to the lower row.
 
         −1 is missing, and so is a row whose document was removed meanwhile.
@@ -50,8 +48,7 @@ class Rescoring:
         copies = dict(database.rows_of("SELECT row, data FROM copies WHERE row IN", numbers))
         if any(len(copy) != self.nbytes for copy in copies.values()):
             raise FormatError("The copies for rescoring were damaged after they were written. Rebuild the index.")
-        scores = np.full((len(queries), k), -np.inf, np.float32)
-        rows = np.full((len(queries), k), -1, np.int64)
+        scores, rows = unranked(len(queries), k)
         for number, (query, of_query) in enumerate(zip(self.prepare(queries), candidates.tolist(), strict=True)):
             known = sorted(copies.keys() & of_query)
             vectors = np.frombuffer(b"".join([copies[row] for row in known]), np.float16).astype(np.float32)

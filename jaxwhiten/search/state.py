@@ -14,7 +14,7 @@ from jaxwhiten.errors import REASON, FormatError, turning
 from jaxwhiten.io import same, within
 from jaxwhiten.search.backends import store_of
 from jaxwhiten.search.header import ROWS, Header
-from jaxwhiten.search.store import Arrays, Store
+from jaxwhiten.search.store import Arrays, Chosen, Ranking, Store
 from jaxwhiten.store import Pages, appended
 from jaxwhiten.types import Bool, Float32, Int64
 
@@ -42,7 +42,7 @@ class State:
     @classmethod
     def of(cls, store: Store) -> State:
         """That of a new index, whose rows are its positions."""
-        return cls(store, np.ones(len(store), bool), None, len(store), _number(), _number())
+        return cls(store, np.ones(store.size, bool), None, store.size, _number(), _number())
 
     @cached_property
     def size(self) -> int:
@@ -114,9 +114,7 @@ class State:
     def _changed(self, **fields: object) -> State:
         return dataclasses.replace(self, version=_number(), **fields)  # type: ignore[arg-type]
 
-    def search(
-        self, queries: Float32[np.ndarray, "q d"], k: int, among: Int64[np.ndarray, " m"] | None = None
-    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+    def search(self, queries: Float32[np.ndarray, "q d"], k: int, among: Chosen = None) -> Ranking:
         """`Store.search` among positions that are alive."""
         count = len(self.alive)
         dead = count - self.size
@@ -197,18 +195,18 @@ class State:
                     rows = Pages(connection, ROWS).read()
                 else:
                     rows = appended(before.rows, Pages(connection, ROWS).read(known))
-                same("rows of documents", rows.shape, (len(store),))
+                same("rows of documents", rows.shape, (store.size,))
                 within("rows of documents", rows, 0, facts["next"] - 1)
             dead = connection.execute("SELECT position FROM removed WHERE number > ?", [removed]).fetchall()
             positions = [position for (position,) in dead]
-            within("removed positions", positions, 0, len(store) - 1)
-            alive = np.ones(len(store), bool)
+            within("removed positions", positions, 0, store.size - 1)
+            alive = np.ones(store.size, bool)
             if before is not None:
                 alive[:known] = before.alive
             alive[positions] = False
             if not alive.any():
                 raise ValueError("no documents")
-            same("numbers of the next row", rows is not None or facts["next"] >= len(store), True)
+            same("numbers of the next row", rows is not None or facts["next"] >= store.size, True)
             return cls(store, alive, rows, **facts, removed=removed + len(dead))
 
 

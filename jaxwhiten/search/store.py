@@ -21,6 +21,10 @@ from jaxwhiten.types import Fields, Float32, Int64, Shaped, UInt8
 BackendOptions = Any  # the dataclass `Options` of the backend in question
 Arrays = Mapping[str, Shaped[np.ndarray, "n ..."]]
 """What is kept of documents, by the name of the array in a file, with a row for each."""
+Chosen = Int64[np.ndarray, " m"] | None
+"""Positions of documents to search, in ascending order; None for all."""
+Ranking = tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]
+"""Scores of each query, best first, and positions, rows or ids; −1 for a missing result, whose score is −inf."""
 _EXACT_BYTES = 32 << 20  # decoded rows at a time
 
 
@@ -45,9 +49,6 @@ class Store(ABC):
         self.prepare = coding.prepare
         self.size = len(next(iter(arrays.values())))
         self._arrays = arrays
-
-    def __len__(self) -> int:
-        return self.size
 
     @classmethod
     @abstractmethod
@@ -90,16 +91,8 @@ class Store(ABC):
         return type(self)(self.options, self.coding, chosen)
 
     @abstractmethod
-    def search(
-        self,
-        queries: Float32[np.ndarray, "q d"],
-        k: int,
-        among: Int64[np.ndarray, " m"] | None = None,
-    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """Scores, best first, and positions; −1 for a missing result.
-
-        `among` are the positions to search, in ascending order; None searches all.
-        """
+    def search(self, queries: Float32[np.ndarray, "q d"], k: int, among: Chosen = None) -> Ranking:
+        """Scores and positions of the k best documents of each query."""
 
 
 class FloatStore(Store):
@@ -149,10 +142,9 @@ class CodedStore(Store):
         products: Float32[np.ndarray, " q"],
         among: Int64[np.ndarray, " m"],
         k: int,
-    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+    ) -> Ranking:
         """The k rows of a set, in ascending order, with the highest cosines."""
-        scores = np.full((len(asked), k), -np.inf, np.float32)
-        rows = np.full((len(asked), k), -1, np.int64)
+        scores, rows = unranked(len(asked), k)
         for part in blocks(len(among), max(1, _EXACT_BYTES // (4 * max(len(asked), self.quantizer.width)))):
             cosines = self.quantizer.cosines(asked, products, self.codes[among[part]])
             numbers = np.broadcast_to(among[part], cosines.shape)
@@ -161,9 +153,12 @@ class CodedStore(Store):
         return scores, rows
 
 
-def first(
-    scores: Float32[np.ndarray, "q n"], rows: Int64[np.ndarray, "q n"], k: int
-) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+def unranked(queries: int, k: int) -> Ranking:
+    """The ranking of so many queries without results, to be filled."""
+    return np.full((queries, k), -np.inf, np.float32), np.full((queries, k), -1)
+
+
+def first(scores: Float32[np.ndarray, "q n"], rows: Shaped[np.ndarray, "q n"], k: int) -> Ranking:
     """The k highest scores and their rows, which ascend among equal scores."""
     best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     each = np.arange(len(best))[:, None]

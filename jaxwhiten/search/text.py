@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.codes import Code, SpectrumCode
 from jaxwhiten.errors import MismatchError, check_counts
@@ -14,22 +12,10 @@ from jaxwhiten.search.build import build_index
 from jaxwhiten.search.hits import Hit, Hits
 from jaxwhiten.search.index import Index
 from jaxwhiten.text import is_blank
+from jaxwhiten.types import RowsLike
 
 if TYPE_CHECKING:
     from jaxwhiten.views import View
-
-
-@runtime_checkable
-class Encodes(Protocol):
-    """What has a view of documents and one of queries: an `Encoder`, a `View` or `Views`."""
-
-    @property
-    def documents(self) -> View:
-        """The view of documents, which may end with a code."""
-
-    @property
-    def queries(self) -> View:
-        """The view of queries for them."""
 
 
 def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> Hits:
@@ -64,21 +50,21 @@ def without_blank(
     return nonblank, ids, metadata, len(texts) - len(nonblank)
 
 
-def view_for(index: Index, encoder: Encodes, role: str = "query") -> View:
-    """The view of an encoder for texts of a role; MismatchError if it would put them in another space than the index.
+def view_for(index: Index, view: View, role: str = "query") -> View:
+    """A view for texts of a role; MismatchError if it would put them in another space than the index.
 
     The pooling is the index's, and a code is not applied, because the index codes documents itself.
     """
-    view = encoder.queries if role == "query" else encoder.documents.uncoded
+    view = view.in_role(role, coded=False)
     view = view.with_pooling((index.space and index.space.pooling) or view.head.name)
     index.check_fits(view.space, role)
     return view
 
 
 def index_of(
-    encoder: Encodes,
+    view: View,
     texts: Sequence[str],
-    vectors: np.ndarray | None = None,
+    vectors: RowsLike | Callable[[], RowsLike] | None = None,
     *,
     codes: str | Code | None = None,
     bytes: int | None = None,
@@ -86,13 +72,10 @@ def index_of(
     tuned: bool | None = None,
     **settings: Any,
 ) -> Index:
-    """The index of texts, or of their `vectors` without the encoder's code, for `Encoder.index`."""
-    from jaxwhiten.views import Views  # not needed for vectors alone
-
-    documents = encoder.documents.uncoded
-    code = encoder.documents.code
-    if code is not None and not (codes or bytes or whitening):
-        codes = code.in_space(documents.space)
+    """The index of texts, or of their `vectors` without the view's code, for `Encoder.index`."""
+    documents = view.in_role("document", coded=False)
+    if view.code is not None and not (codes or bytes or whitening):
+        codes = view.code.in_space(documents.space)
     if tuned is None and (bytes or codes == SpectrumCode.name) and whitening is None:
         tuned = documents.tuned
     return build_index(
@@ -103,6 +86,6 @@ def index_of(
         codes=codes,
         bytes=bytes,
         tuned=tuned,
-        encoders=Views(documents, encoder.queries),
+        view=view,
         **settings,
     )

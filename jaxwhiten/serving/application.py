@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,8 +44,11 @@ class Service:
         self.batcher = batcher
         self.registry = registry
         self.models = {name: "document", f"{name}:query": "query"}
-        self.widths = _widths(encoder.view.uncoded)
-        self._prompted: dict[str, View] = {}  # by the names of prompts, since texts of one view can share a batch
+        self.widths = _widths(encoder.view)
+        # By the name of a prompt; one view each, since texts of one view can share a batch.
+        self._prompted: Callable[[str], View] = functools.cache(
+            lambda name: encoder.view.with_prompt(prompt_named(encoder.prompts, name))
+        )
 
     async def embeddings(self, asked: EmbeddingsRequest) -> Response:
         """Vectors, as OpenAI's API; with `output_dtype`, in bytes."""
@@ -55,11 +59,10 @@ class Service:
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
-        view = self.encoder.view if coded else self.encoder.view.uncoded
-        rows, tokens, cut = await self.batcher.encode(view.in_role(role), asked.input)
+        view = self.encoder.view.in_role(role, coded=coded)
+        rows, tokens, cut = await self.batcher.encode(view, asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
-        decode: Any
-        decode = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
+        decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
         if kind == "ubinary":
             rows = UBinary.quantize(rows, {})
         elif kind == "int8":
@@ -74,11 +77,7 @@ class Service:
 
     async def embed(self, asked: EmbedRequest) -> Response:
         """Vectors, as text-embeddings-inference."""
-        view = self.encoder.documents
-        if (prompt := asked.prompt_name) is not None:
-            if prompt not in self._prompted:
-                self._prompted[prompt] = self.encoder.view.with_prompt(prompt_named(self.encoder.prompts, prompt))
-            view = self._prompted[prompt]
+        view = self.encoder.documents if asked.prompt_name is None else self._prompted(asked.prompt_name)
         rows, _, cut = await self.batcher.encode(view, asked.inputs)
         if asked.truncate is False and cut:
             raise Refused(422, f"inputs: more than {self.encoder.max_length} tokens in {counted(cut, 'texts')}.")
@@ -89,14 +88,11 @@ class Service:
         """The leading columns, which like decoded codes have unit length."""
         if isinstance(rows, Vectors) and rows.code is not None:
             rows = normalize(rows.decode())
-        if width not in (None, rows.shape[1], *self.widths):
-            if self.widths:
-                reason = f"use one of {self.widths}"
-            else:
-                reason = "the model has no whitening: omit `dimensions`"
-            raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
         if width in (None, rows.shape[1]):
             return rows
+        if width not in self.widths:
+            reason = f"use one of {self.widths}" if self.widths else "the model has no whitening: omit `dimensions`"
+            raise Refused(422, f"dimensions={width}: vectors have {rows.shape[1]}; {reason}.", "dimensions")
         return normalize(rows[:, :width])
 
     def role(self, model: str) -> str:
@@ -123,6 +119,10 @@ class Service:
             self.encoder.view.head.code.save(path := Path(folder) / "code.safetensors")
             return Response(path.read_bytes(), media_type="application/octet-stream")
 
+    async def search(self) -> Response:
+        """Searches need an index."""
+        raise Refused(404, "This server has no index: start it with --index, a file of `jaxwhiten index`.")
+
     async def health(self) -> Response:
         """That the encoder is compiled: the server answers nothing before."""
         return answer({"status": "ok"})
@@ -139,7 +139,7 @@ def _about(model: str) -> Json:
 def _widths(view: View) -> Sequence[int]:
     """The numbers of leading columns that are vectors themselves: any of a whitening, or what the folder declares."""
     if view.head.whitening is not None:
-        return range(1, view.dimension + 1)
+        return range(1, view.columns + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
         folder = folders.transformer_folder(folders.resolve_folder(view.core.name))
         return sorted(read_object(folder / "config.json").get("matryoshka_dimensions", ()))
@@ -175,22 +175,31 @@ def application(
     registry = CollectorRegistry()
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
-    views = dict.fromkeys([encoder.documents, encoder.view.uncoded.documents])
+    views = dict.fromkeys([encoder.documents, encoder.view.in_role("document", coded=False)])
     posts: dict[str, Callable[..., Any]] = {
         "/v1/embeddings": service.embeddings,
         "/embed": service.embed,
         "/": service.embed,
+        "/search": service.search,
     }
-    gets: dict[str, Callable[..., Any]] = {"/v1/models": service.list_models, "/v1/models/{model:path}": service.model}
-    gets |= {"/v1/code": service.code}
-    gets |= {"/health": service.health, "/metrics": service.metrics}
+    gets: dict[str, Callable[..., Any]] = {
+        "/v1/models": service.list_models,
+        "/v1/models/{model:path}": service.model,
+        "/v1/code": service.code,
+        "/health": service.health,
+        "/metrics": service.metrics,
+    }
     if index:
         documents = ServedIndex(index, encoder, batcher, registry, writable=writable)
         views[documents.current().query] = None
-        posts |= {"/search": documents.search}
+        posts["/search"] = documents.search
         if writable:
-            posts |= {"/add": documents.add, "/update": documents.update}
-            posts |= {"/upsert": documents.upsert, "/remove": documents.remove}
+            posts |= {
+                "/add": documents.add,
+                "/update": documents.update,
+                "/upsert": documents.upsert,
+                "/remove": documents.remove,
+            }
     batcher.warm_up(views)
     statuses = (400, 401, 404, 408, 413, 415, 421, 422, 429, 503)
     refused: Any = {status: {"description": "Refused"} for status in statuses}

@@ -79,8 +79,8 @@ class Batcher:
                     tokens = await asyncio.get_running_loop().run_in_executor(self._readers, _tokens, view, some)
                 else:
                     tokens = view.tokens(some)
-                count = count + len(tokens.flat)
-                cut = cut + tokens.cut
+                count += len(tokens.flat)
+                cut += tokens.cut
                 for part in _parts(view, some, tokens):
                     vectors.append(await self._encoded(part))
         finally:

@@ -67,7 +67,7 @@ class ServedIndex:
 
     def _load(self) -> Current:
         index = search.load_index(self.path, read_only=not self._writable)
-        query, document = (view_for(index, self._encoder, role) for role in ROLES)
+        query, document = (view_for(index, self._encoder.view, role) for role in ROLES)
         return Current(index, query, document)
 
     def current(self) -> Current:

@@ -49,8 +49,6 @@ class Gate:
     async def unknown(self, request: Request, error: HTTPException) -> Response:
         """The answer on a path or method that is not there."""
         start = time.perf_counter()
-        if (request.url.path, error.status_code) == ("/search", 404):
-            error = HTTPException(404, "This server has no index: start it with --index, a file of `jaxwhiten index`.")
         self.requests.labels("other", error.status_code).inc()
         await _read_on(request, request.stream())
         response = await refusal(request, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import signal
 import socket
 import struct
@@ -53,15 +54,13 @@ class Server(uvicorn.Server):
             server.close()
         loop = asyncio.get_running_loop()
         for connection in waiting:
-            await loop.connect_accepted_socket(self._protocol, connection)
+            protocol = functools.partial(H11Protocol, self.config, self.server_state, self.lifespan.state)
+            await loop.connect_accepted_socket(protocol, connection)
         end = loop.time() + _GRACE
         await asyncio.sleep(0.02)  # reads from all connections
         while self.server_state.connections and loop.time() < end:
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
-
-    def _protocol(self) -> H11Protocol:
-        return H11Protocol(self.config, self.server_state, self.lifespan.state)
 
 
 def _stop_listening(bound: socket.socket) -> None:

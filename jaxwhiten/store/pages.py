@@ -39,10 +39,10 @@ class Pages(NamedTuple):
         row, count, each = self._layout()
         first = count // each
         start = count - first * each  # rows of the last page
-        data = b"" if start == 0 else self._page(first)
         whole = np.asarray(rows, row.base)
         if start:
-            whole = np.concatenate([np.frombuffer(data, row).reshape(start, *row.shape), whole], dtype=row.base)
+            last = np.frombuffer(self._page(first), row).reshape(start, *row.shape)
+            whole = np.concatenate([last, whole], dtype=row.base)
         blocks = (np.ascontiguousarray(whole[at : at + each]).tobytes() for at in range(0, len(whole), each))
         pages = ((self.name, first + number, zlib.crc32(block), block) for number, block in enumerate(blocks))
         self.connection.executemany("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?)", pages)

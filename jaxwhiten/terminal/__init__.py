@@ -12,10 +12,13 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 silent = False
+# Texts that this process has tokenized, and the "cut" ones of "all", by maximum length in tokens.
+COUNTS: Counter[tuple[int, str]] = Counter()
 SHOWN = 8  # rows of a table in a repr, without its head
 SECONDS = 5.0  # of silence, before `watched` breaks it
 _named: Callable[[str], str] = str  # a line with the names that parameters have for its reader

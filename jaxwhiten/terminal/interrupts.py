@@ -51,12 +51,6 @@ def handle() -> None:
         threading.Thread(target=_watch, args=(read,), name="interrupts", daemon=True).start()
 
 
-def handle_in_program() -> None:
-    """`handle`, for a package: acts only if `python -m` starts one of its modules, not if the package is imported."""
-    if sys.argv[:1] == ["-m"]:  # Python replaces it once it has found the module, which lies inside the package
-        handle()
-
-
 def asked() -> bool:
     """Whether Ctrl-C was pressed: a later error may be its consequence."""
     return _asked

@@ -11,7 +11,6 @@ import math
 import os
 import shutil
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import chain
@@ -22,13 +21,14 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, check_name
+from jaxwhiten.terminal import COUNTS
 from jaxwhiten.text.settings import TOKENIZER_SETTINGS, TransformerSettings, tokenizer_settings
 from jaxwhiten.text.words import TokenIds, WordTable
 from jaxwhiten.types import Fields, Json
 
-OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+_OLDER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", TOKENIZER_SETTINGS, "special_tokens_map.json", "added_tokens.json", "merges.txt")
-_FILES = (*_COMPANIONS, *OLDER_TOKENIZER_FILES)
+_FILES = (*_COMPANIONS, *_OLDER_FILES)
 _ADDED = "added.json"
 _LIBRARIES = ("transformers", "tokenizers")
 _NO_ADVICE = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
@@ -39,8 +39,6 @@ _CHARACTERS = 64
 _MOST_CHARACTERS = 1 << 20
 LIMIT = 128  # output characters per input character; BERT's rules make up to 3, Qwen and RoBERTa 11, XLM-R 72
 _FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
-COUNTS: Counter[tuple[int, str]] = Counter()
-"""Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +115,8 @@ class BulkTokenizer:
         with _refusing(folder, "is damaged"):
             if not special_tokens:
                 self._tokenizer.post_processor = None
-            side = self._settings.get("truncation_side") or (self._tokenizer.truncation or {}).get("direction")
-            self._direction = side or "right"
+            own = self._tokenizer.truncation or {"direction": "right"}
+            self._direction = self._settings.get("truncation_side") or own["direction"]
             self._tokenizer.enable_truncation(max_length, direction=self._direction)
             self._tokenizer.no_padding()
 
@@ -183,10 +181,12 @@ class BulkTokenizer:
             return None
         return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)
 
-    def prompt_length(self, prompt: str, lower_case: bool = False) -> int:
+    def prompt_length(self, form: TextForm) -> int:
         """The number of tokens of a prompt in front of a sentence, [CLS] included, as in sentence-transformers."""
+        if not form.prompt:
+            return 0
         with _refusing(self.folder, "is damaged"):
-            alone = self._adapted(TextForm(lower_case=lower_case)).encode(prompt)
+            alone = self._adapted(form.with_prompt("")).encode(form.prompt)
             return len(alone.ids) - sum(alone.special_tokens_mask[-1:])
 
     def _checked(self, ids: list[list[int]], cut: int = 0) -> TokenIds:
@@ -295,8 +295,9 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
     file = folder / "tokenizer.json"
     with _refusing(folder, "cannot be read"):
         if settings is None and file.is_file():
-            return _checked_tokenizer(file)[0], set()
-        if not any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES)):
+            _contents(file)
+            return Tokenizer.from_file(str(file)), set()
+        if not has_tokenizer(folder):
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         # Most classes of transformers replace rules of the file. It takes seconds to import, and so is asked once.
         names = [name for name in (*_FILES, "config.json") if (folder / name).is_file()]
@@ -314,7 +315,7 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
 
         if (cached := io.recall(entry, read)) is not None:
             return cached
-        known = _checked_tokenizer(file)[1] if file.is_file() else set()
+        known = {token["content"] for token in _contents(file)["added_tokens"]} if file.is_file() else set()
         tokenizer = _transformers_tokenizer(folder)
         check_growth(file, json.loads(tokenizer.to_str()))
         added = tokenizer.get_vocab().keys() - tokenizer.get_vocab(with_added_tokens=False).keys() - known
@@ -323,14 +324,11 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
         return tokenizer, added
 
 
-def _checked_tokenizer(file: Path) -> tuple[Any, set[str]]:
-    """The tokenizer of a file, and its added tokens."""
-    from tokenizers import Tokenizer
-
-    text = file.read_text(encoding="utf-8")
-    raw = json.loads(text)
+def _contents(file: Path) -> Json:
+    """The contents of a tokenizer's file, whose rules are checked."""
+    raw: Json = json.loads(file.read_text(encoding="utf-8"))
     check_growth(file, raw)
-    return Tokenizer.from_str(text), {token["content"] for token in raw["added_tokens"]}
+    return raw
 
 
 def _transformers_tokenizer(folder: Path) -> Any:
@@ -395,6 +393,11 @@ def _factor(step: Json) -> int:
 def _size(text: str) -> int:
     """The length in characters after full decomposition: Unicode's normal forms do not lengthen that any more."""
     return len(unicodedata.normalize("NFKD", text)) if len(text) <= LIMIT else len(text)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder contains a tokenizer."""
+    return any((folder / name).is_file() for name in ("tokenizer.json", *_OLDER_FILES))
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:

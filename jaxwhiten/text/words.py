@@ -92,12 +92,10 @@ class WordTable:
         """The table for a tokenizer that adds no special tokens; None if the tokenizer cuts words in another way."""
         raw = json.loads(tokenizer.to_str())
         kinds = tuple((raw[name] or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model"))
-        if kinds != ("BertNormalizer", "BertPreTokenizer", "WordPiece") or raw["post_processor"] is not None:
+        usual = kinds == ("BertNormalizer", "BertPreTokenizer", "WordPiece") and raw["post_processor"] is None
+        plain = all(token["content"].startswith("[") for token in raw["added_tokens"])  # none is a word of plain text
+        if not (usual and plain and tokenizer.truncation["direction"] == "right"):
             return None
-        if tokenizer.truncation["direction"] != "right":
-            return None
-        if not all(token["content"].startswith("[") for token in raw["added_tokens"]):
-            return None  # one could be a word of plain text
         return cls(encode, longest, raw["normalizer"]["lowercase"])
 
     def __call__(self, sentences: Sequence[str]) -> TokenIds:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import operator
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,8 +40,8 @@ class Checkpoints:
         self.folder = Path(folder).resolve()
         self._ocp = ocp
         self._best = best
-        score = (lambda scores: scores[best]) if best else None
-        policies = [policy.LatestN(keep), *([policy.BestN(get_metric_fn=score, n=1)] if best else [])]
+        score = operator.itemgetter(best) if best else None
+        policies = [policy.LatestN(keep), *([policy.BestN(get_metric_fn=score, n=1)] if score else [])]
         self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "recipe.json"
         settings: Json = json.loads(json.dumps(recipe))
@@ -121,11 +122,8 @@ class Checkpoints:
         names = _flatten(template)
         shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding) for k, x in names.items()}
         items = args.Composite(state=args.StandardRestore(shapes), rest=args.JsonRestore())
-        others = [s for s in self._manager.all_steps() if s != step]
-        if others:
-            advice = f"Remove that folder to resume from step {max(others)}"
-        else:
-            advice = "Use a new output folder"
+        others = {*self._manager.all_steps()} - {step}
+        advice = f"Remove that folder to resume from step {max(others)}" if others else "Use a new output folder"
         folder = self.folder / "checkpoints" / str(step)
         # tensorstore, orbax and json raise different types.
         with turning(FormatError, f"{folder}: not a readable checkpoint ({REASON}). {advice}."):

@@ -21,7 +21,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.io import PathLike
 from jaxwhiten.models import StaticEncoder, load_config, load_model, resolve_folder
-from jaxwhiten.options import SHRINKAGE, TrainingOptions
+from jaxwhiten.options import TrainingOptions
 from jaxwhiten.runtime.distributed import is_writer
 from jaxwhiten.terminal import counted, say
 from jaxwhiten.training.held_out import Evaluations, HeldOut, hold_out
@@ -212,7 +212,7 @@ def trainable(encoder: Encoder, options: TrainingOptions, model_folder: PathLike
     if options.dtype != encoder.view.core.engine.dtype:
         module = load_model(encoder.name, dtype=options.dtype)[0]
     module.remat = options.remat
-    head = encoder.view.head.unfitted()
+    head = encoder.view.head.without_fitted()
     if head is not encoder.view.head:
         fitted = {"whitening": encoder.view.head.whitening, "code": encoder.view.head.code}
         what = " and ".join(name for name, value in fitted.items() if value is not None)
@@ -230,14 +230,13 @@ def fit_options(encoder: Encoder) -> str:
     code, whitening = encoder.view.code, encoder.view.head.whitening
     options: Json = {}
     if whitening is not None or code is None:
-        options["-k"] = encoder.view.uncoded.dimension
+        options["-k"] = encoder.view.columns
     if code is not None:
         options["--bytes"] = code.nbytes
-    # Without γ, vectors may be coded unchanged.
-    usual: Json = {"beta": (1.0,), "gamma": (0.25, 1.0) if code is None else (), "shrinkage": (SHRINKAGE,)}
-    for name, values in usual.items() if whitening is not None else ():
-        if (value := getattr(whitening, name)) not in values:
-            options[f"--{name}"] = value or 0
+    if whitening is not None and whitening.beta != 1:
+        options["--beta"] = whitening.beta
+    if whitening is not None and (code is not None or whitening.gamma not in (0.25, 1.0)):
+        options["--gamma"] = whitening.gamma  # without γ, vectors may be coded unchanged
     return "".join(f" {name} {value}" for name, value in options.items())
 
 

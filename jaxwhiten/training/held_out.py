@@ -76,7 +76,7 @@ class HeldOut:
     def _data(self) -> Pairs | RetrievalData:
         first, second = list(self.examples.columns.values())[:2]
         if self.examples.label is not None:
-            return Pairs(first, second, self.examples.label.astype(np.float64), [""] * len(first))
+            return Pairs(first, second, self.examples.label.astype(np.float64))
         return from_pairs("held-out rows", ((a, b, a, b, True) for a, b in zip(first, second, strict=True)))
 
     def score(self, encoder: Encoder) -> float:

@@ -36,19 +36,18 @@ class Log:
     def __init__(self, folder: Path, total: int, *, start: int, per_step: int, unit: str, progress: bool | None):
         self._per_step = per_step
         self._unit = unit
-        show = progress if is_writer() else False
-        self._bar = Progress(show, total=total, initial=start, unit="step", desc="train")
+        self._bar = Progress(is_writer() and progress, total=total, initial=start, unit="step", desc="train")
         self._file: Any = None
         self._events: Any = None
         if is_writer():
             with hidden("torch"):  # tensorboardX would import it if it is installed, and double the start-up time
                 summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
             optional("matplotlib", *_PLOTTING)  # an error now, not at the end of the run
-            self._path = path = Path(folder) / METRICS_FILE
+            self._path = folder / METRICS_FILE
             earlier = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
-            io.write_text(path, "".join(json.dumps(row) + "\n" for row in earlier))
-            self._file = path.open("a", encoding="utf-8")
-            self._events = summary_writer(str(Path(folder) / "tensorboard"), purge_step=start + 1)
+            io.write_text(self._path, "".join(json.dumps(row) + "\n" for row in earlier))
+            self._file = self._path.open("a", encoding="utf-8")
+            self._events = summary_writer(str(folder / "tensorboard"), purge_step=start + 1)
         self._clock = time.perf_counter()
         self._last = start
         self._compiles = False
@@ -60,7 +59,8 @@ class Log:
 
     def steps(self, rows: Sequence[tuple[int, Fields]]) -> None:
         """Logs finished steps, at least one, given as (number, metrics)."""
-        now, (last, latest) = time.perf_counter(), rows[-1]
+        now = time.perf_counter()
+        last, latest = rows[-1]
         rate = (last - self._last) * self._per_step / max(now - self._clock, 1e-9)
         for step, metrics in rows:
             values = {name: float(value) for name, value in metrics.items()} | {f"{self._unit}_per_second": rate}
@@ -81,8 +81,8 @@ class Log:
         self._clock = time.perf_counter()
 
     def note(self, text: str) -> None:
-        """Prints a message above the progress bar; nothing if it is empty."""
-        if text and self._file is not None:
+        """Prints a message above the progress bar."""
+        if self._file is not None:
             say(text)
 
     def _write(self, row: Mapping[str, int | float]) -> None:

@@ -18,7 +18,7 @@ from jaxwhiten.errors import JaxwhitenError, NonFiniteError
 from jaxwhiten.io import PathLike
 from jaxwhiten.io.locks import locked
 from jaxwhiten.options import TrainingOptions
-from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
+from jaxwhiten.runtime.distributed import check_same, gather, is_writer
 from jaxwhiten.runtime.hardware import keep_compiled
 from jaxwhiten.terminal import interrupts
 from jaxwhiten.training.batches import Batches
@@ -86,9 +86,10 @@ def run_plan(
     keep_compiled()
     mesh = data_mesh(options)
     steps = options.steps
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, 0) if is_writer() else contextlib.nullcontext():
-        checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep, overwrite=overwrite)
+        checkpoints = Checkpoints(folder, recipe, best=best, keep=options.keep, overwrite=overwrite)
         state = create_state(plan.params, options, mesh)
         if checkpoints.latest is not None:
             state, position = checkpoints.restore(state)
@@ -96,7 +97,7 @@ def run_plan(
         start = number = int(state.step)
         stopped: set[int] = set()  # signals that any process has received
         log = Log(
-            Path(folder),
+            folder,
             steps,
             start=start,
             progress=options.progress,
@@ -105,8 +106,8 @@ def run_plan(
         )
 
         def scored(state: TrainState, number: int) -> dict[str, float]:
-            # On the host: the next step donates the device buffers. Equal in all processes.
-            scores = from_writer(cast("Evaluate", evaluate)(jax.device_get(state.params)))
+            # On the host: the next step donates the device buffers. In all processes they are the writer's.
+            scores: dict[str, float] = gather(cast("Evaluate", evaluate)(jax.device_get(state.params)))[0]
             log.scores(number, scores)
             if evaluated is not None and is_writer():
                 evaluated(number)
@@ -174,7 +175,8 @@ def _is_finite(row: tuple[int, Fields]) -> bool:
 
 
 def _not_finite(row: tuple[int, Fields], checkpoints: Checkpoints) -> NonFiniteError:
-    (number, metrics), last = row, checkpoints.latest
+    number, metrics = row
+    last = checkpoints.latest
     place = checkpoints.folder / "checkpoints" / str(last)
     remedy = "No checkpoint was written." if last is None else f"The last good checkpoint is {place}."
     return NonFiniteError(

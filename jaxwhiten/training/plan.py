@@ -113,8 +113,7 @@ class Objective:
 
     def prompts(self, encoder: Encoder, columns: int) -> list[str | None]:
         """The prompt of each column: of a query and documents if rows are like searches, else None, the default one."""
-        search = columns > 1 and self.label not in ("class", "score", "vector")
-        if not search:
+        if columns == 1 or self.label in ("class", "score", "vector"):
             return [None] * columns
         return [encoder.queries.prompt, *[encoder.documents.prompt] * (columns - 1)]
 

@@ -70,9 +70,9 @@ def read_rows(
     if isinstance(rows, Examples):
         return rows
     source = as_table(rows)
-    alone = objective.columns == (1, 1) and not columns and not isinstance(source, Table)
-    if alone and (Path(str(source)).is_dir() or split_name(str(source))[1] == ".txt"):
-        return text_examples(str(source), skip_bad_rows=skip_bad_rows)
+    alone = objective.columns == (1, 1) and not columns
+    if alone and not isinstance(source, Table) and (Path(source).is_dir() or split_name(source)[1] == ".txt"):
+        return text_examples(source, skip_bad_rows=skip_bad_rows)
     where = "the rows" if isinstance(source, Table) else source
     header = read_header(source)
     chosen = _chosen(header, where, objective, columns, label)
@@ -101,8 +101,7 @@ def read_rows(
         raise InputError(f"score_range={score_range}: expected two different numbers within float32's range.")
     of = classes if objective.label == "class" else ()
     examples = examples_of(table, names, label, of, score_range, skip_bad_rows, ABSENT if known else ())
-    unlabeled = len(names) > 2 and examples.label is None
-    if unlabeled:
+    if len(names) > 2 and examples.label is None:
         return examples.without_false_negatives()
     return examples
 
@@ -205,12 +204,12 @@ def mine_negatives(
 
 
 def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[str]) -> Examples:
-    """Triplets: each pair, repeated with every negative that was mined for its first sentence."""
+    """Triplets: each pair, repeated with every negative that was mined for its first sentence; others are skipped."""
     negatives_of: dict[str, list[str]] = {}
     for owner, negative in zip(owners, negatives, strict=True):
         negatives_of.setdefault(owner, []).append(negative)
-    sides = zip(*pairs.columns.values(), strict=True)
-    triplets = [(first, second, text) for first, second in sides for text in negatives_of.get(first, ())]
+    sides = [side for side in zip(*pairs.columns.values(), strict=True) if side[0] in negatives_of]
+    triplets = [(*side, text) for side in sides for text in negatives_of[side[0]]]
     if not triplets:
         raise DataError(
             "No pair has a negative: a chain of pairs links all of them. Pass pairs of other texts, or omit"
@@ -218,4 +217,4 @@ def with_negatives(pairs: Examples, owners: Iterable[str], negatives: Iterable[s
         )
     names = ("anchor", "positive", "negative")
     columns: Mapping[str, list[str]] = dict(zip(names, map(list, zip(*triplets, strict=True)), strict=True))
-    return Examples(columns, skipped=pairs.skipped).without_false_negatives()
+    return Examples(columns, skipped=pairs.skipped + len(pairs) - len(sides)).without_false_negatives()

@@ -100,7 +100,7 @@ def tokenize_columns(columns: Sequence[Texts], tokenizer: BulkTokenizer, forms: 
         io.keep(folder, write)
         arrays = read(folder)
     flat, lengths, sentences = arrays
-    skipped = tuple(tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0 for form in forms)
+    skipped = tuple(map(tokenizer.prompt_length, forms))
     return TokenTable(TokenIds(flat, lengths), sentences, key, length, skipped)
 
 

@@ -1,5 +1,5 @@
 """The one value that says which vectors a text gets: a view of a model."""
 
-from jaxwhiten.views.view import View, Views, at_once, fit, together
+from jaxwhiten.views.view import View, at_once, fit, together
 
-__all__ = ["View", "Views", "at_once", "fit", "together"]
+__all__ = ["View", "at_once", "fit", "together"]

@@ -29,6 +29,7 @@ from jaxwhiten.metrics.scores import SIMILARITIES
 from jaxwhiten.models import EncoderConfig, folders
 from jaxwhiten.space import Space
 from jaxwhiten.text import prompt_named
+from jaxwhiten.text.tokenization import has_tokenizer
 from jaxwhiten.views.core import Core, copied, tokenizer_for
 from jaxwhiten.views.view import View
 
@@ -70,9 +71,7 @@ def load_view(
     )
     if max_length is None:
         max_length = longest_text(weights_folder, config)
-    tokenizer_folder = folder
-    if folders.has_tokenizer(weights_folder):
-        tokenizer_folder = weights_folder
+    tokenizer_folder = weights_folder if has_tokenizer(weights_folder) else folder
     place = str(model)
     if Path(model).is_dir():
         place = str(Path(model).resolve())

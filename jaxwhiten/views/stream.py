@@ -77,9 +77,9 @@ def vectors(
     """
 
     def give(rows: np.ndarray, names: Collection[str]) -> None:
-        assert keep is not None
-        finite = rows[~np.isin(rows, [*bad, *suspects])]
-        keep(first + finite, {name: results[name][finite] for name in names})
+        if keep is not None:
+            finite = rows[~np.isin(rows, [*bad, *suspects])]
+            keep(first + finite, {name: results[name][finite] for name in names})
 
     if max_rows is not None:
         Bounds(1).check("batch_size", max_rows)
@@ -88,7 +88,7 @@ def vectors(
     suspects = set[int]()
     at_once = engine.at_once(tokens, {name: output.steps for name, output in outputs.items()})
     results = {name: outputs[name].finished(x, slice(None), np.arange(n), bad) for name, x in at_once.items()}
-    if keep is not None and at_once:
+    if at_once:
         give(np.arange(n), at_once)
     batched = {name: output for name, output in outputs.items() if name not in results}
     if bar is not None and not batched:
@@ -97,8 +97,7 @@ def vectors(
     for batch, of_batch in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in of_batch.items():
             results[name][batch.rows] = outputs[name].finished(x, batch.vectors, batch.rows, suspects)
-        if keep is not None:
-            give(batch.rows, of_batch)
+        give(batch.rows, of_batch)
         if bar is not None:
             bar.update(len(batch.rows))
     for row in sorted(suspects) if n > 1 else ():  # 0 · NaN is NaN: a sentence may have spoiled others of its batch
@@ -108,8 +107,7 @@ def vectors(
             for name, (vector,) in vectors(engine, one, batched).items():
                 results[name][row] = vector
             suspects.discard(row)
-            if keep is not None:
-                give(np.array([row]), batched)
+            give(np.array([row]), batched)
     if bad | suspects:
         raise NonFiniteError.of_texts(sorted(bad | suspects), texts, first)
     return results

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -97,9 +97,9 @@ class View:
         """The vectors of texts with their `tokens`; the texts themselves are for messages."""
         return self._marked(self._run.of_tokens(texts, [tokens])[""])
 
-    def finished(self, vectors: np.ndarray, begun: View) -> np.ndarray:
-        """The vectors of texts, made of those of `begun`, a view with the first steps of this head."""
-        return self._marked(self.head.finished(vectors, begun.head))
+    def finished(self, vectors: np.ndarray) -> np.ndarray:
+        """The vectors of texts, made of those of `unfitted`."""
+        return self._marked(self.head.finished(vectors, self.unfitted.head))
 
     def warm_up(self, longest: int = 64) -> View:
         """Compiles the programs for one text of up to `longest` tokens; returns itself."""
@@ -131,6 +131,11 @@ class View:
     def dimension(self) -> int:
         """Columns of the vectors, or bytes of the codes."""
         return self.truncate or self.width
+
+    @property
+    def columns(self) -> int:
+        """Columns of the vectors, also of those that codes represent."""
+        return self.uncoded.dimension
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -215,12 +220,13 @@ class View:
             return self
         return self._with(prompt=text)
 
-    def in_role(self, role: str | None) -> View:
+    def in_role(self, role: str | None, *, coded: bool = True) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role.
 
-        It is the same view each time, so that its texts share batches of a server.
+        A code is left out unless `coded`. It is the same view each time, so that its texts share batches of a server.
         """
-        return self if role is None else self._of_roles[role]
+        view = self if coded else self.uncoded
+        return view if role is None else view._of_roles[role]
 
     @functools.cached_property
     def _of_roles(self) -> dict[str, View]:
@@ -278,10 +284,10 @@ class View:
             return self.then(step, Normalize())
         return self.then(step)
 
-    def with_code(self, code: Code) -> View:
-        """Followed by a fitted code of the vectors of `uncoded`; MismatchError as in `with_whitening`."""
+    def with_code(self, code: Code, where: str = "the code") -> View:
+        """Followed by a fitted code of the vectors of `uncoded`; `where` and MismatchError as in `with_whitening`."""
         view = self.uncoded
-        view.check_fitted(code, "the code")
+        view.check_fitted(code, where)
         check_whitened(code, view.head.whitening)
         return view.then(Quantize.of(code))
 
@@ -317,7 +323,7 @@ class View:
     @property
     def queries(self) -> View:
         """Of queries for the documents: with their prompt, and without a code."""
-        return self.uncoded.in_role("query")
+        return self.in_role("query", coded=False)
 
     @functools.cached_property
     def unfitted(self) -> View:
@@ -343,8 +349,7 @@ class View:
         """The part of this view in a forward pass, which it may share with others."""
         head, form, steps = self.head, self.form, self.placed
         if any(isinstance(step, AfterPrompt) for step in steps):  # its length is an argument of the compiled function
-            length = self.core.tokenizer.prompt_length(form.prompt, form.lower_case) if form.prompt else 0
-            place = self.core.engine.place(np.int32(length))
+            place = self.core.engine.place(np.int32(self.core.tokenizer.prompt_length(form)))
             steps = tuple(AfterPrompt(s.pooling, place) if isinstance(s, AfterPrompt) else s for s in steps)
         return Output(form, steps, self.width, head.dtype, head.by_segment, self.truncate, self.unit)
 
@@ -437,20 +442,3 @@ def at_once(
 def _run_of(views: Mapping[str, View]) -> Run:
     core = next(iter(views.values())).core
     return Run(core.tokenizer, core.engine, {name: view.output for name, view in views.items()})
-
-
-class Views(NamedTuple):
-    """The views of texts for an index: of its documents, and of queries for them, neither with a code.
-
-    >>> index = Encoder.from_pretrained("jaxwhiten-tiny").index(["A dog runs.", "It rains."])
-    >>> index.views.queries("a dog").shape
-    (256,)
-    """
-
-    documents: View
-    queries: View
-
-    @classmethod
-    def of(cls, view: View) -> Views:
-        """The views of the roles, each with its prompt."""
-        return cls(view.uncoded.documents, view.queries)

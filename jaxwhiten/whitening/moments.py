@@ -114,15 +114,11 @@ class Moments(Saved):
         Raises:
           MismatchError: The two are of vectors in different spaces, as far as their provenance says.
         """
-        if other.n:
-            if self.n:
-                check_width("sum", len(self.mean), len(other.mean), where)
-            mine = self.provenance
-            theirs = other.provenance
-            if self.n:
-                self.provenance = merged(where, mine, theirs)
-            else:
-                self.provenance = {**theirs, **mine}
+        if self.n and other.n:
+            check_width("sum", len(self.mean), len(other.mean), where)
+            self.provenance = merged(where, self.provenance, other.provenance)
+        elif other.n:
+            self.provenance = {**other.provenance, **self.provenance}
         return self._merge(other)
 
     def _merge(self, other: Moments) -> Moments:

@@ -35,8 +35,7 @@ ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 PLACE = re.compile(r"(<!-- aot (?P<target>\w+) (?P<programs>[^>]+) -->\n)(?P<table>.*?)(?=<!-- end -->)", re.DOTALL)
-_TPU_HEAD = ("| program | temporaries, GB | bound, ms | between devices |", "|---|---:|---|---|")
-_GPU_HEAD = ("| program | temporaries, GB | arguments, GB |", "|---|---:|---:|")
+HEAD = ("| program | temporaries, GB | bound, ms | between devices |", "|---|---:|---|---|")
 
 
 def main() -> None:
@@ -46,11 +45,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only those of the default tests")
     parser.add_argument("--faults", action="store_true", help="the planted faults as well")
     parser.add_argument("--write", action="store_true", help="keep the reports, and put tables into the page")
-    parser.add_argument("--fill", action="store_true", help="only put the tables of the reports kept into the page")
     args = parser.parse_args()
-    if args.fill:
-        fill(Run.load(REPORTS).rows)
-        return
 
     os.environ.update(ENVIRONMENT)
     from tests.accelerators.laboratory import TARGETS, examine
@@ -75,16 +70,11 @@ def main() -> None:
 
 
 def keep(reports: Iterable[Mapping[str, Any]], order: list[str]) -> None:
-    """Adds reports to those kept, in the order of the programs, and fills the page."""
+    """Adds reports to those kept, in the order of the programs, and puts the tables into their places in the page."""
     kept = Run.load(REPORTS).rows if REPORTS.exists() else []
     found = {(r["target"], r["program"]): r for r in [*kept, *reports] if r["program"] in order}
     rows = sorted(found.values(), key=lambda r: (r["target"], order.index(r["program"])))
     Run(header("tests.accelerators.aot", {}, complete=True), [Record(row) for row in rows]).save(REPORTS)
-    fill(rows)
-
-
-def fill(rows: list[dict[str, Any]]) -> None:
-    """Puts the tables into their places in the page."""
 
     def new(match: re.Match[str]) -> str:
         return f"{match[1]}\n{table(rows, match['target'], match['programs'])}\n\n"
@@ -92,39 +82,28 @@ def fill(rows: list[dict[str, Any]]) -> None:
     PAGE.write_text(PLACE.sub(new, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def table(rows: Iterable[Mapping[str, Any]], target: str, programs: str) -> str:
-    """The reports of a target in Markdown, of the programs whose names match a pattern."""
+def table(rows: Iterable[Mapping[str, Any]], name: str, programs: str) -> str:
+    """The reports of a TPU in Markdown, of the programs whose names match a pattern.
+
+    Bounds are the times that follow from the modeled FLOPs and bytes at the device's peaks.
+    """
     from tests.accelerators.laboratory import TARGETS
 
-    head = _TPU_HEAD if TARGETS[target].is_tpu else _GPU_HEAD
-    chosen = [row for row in rows if row["target"] == target and re.search(programs, row["program"])]
-    lines = [_line(row, TARGETS[target], head[0].count("|") - 1) for row in chosen]
-    return "\n".join([*head, *lines]) if lines else "Not run here."
-
-
-def _line(row: Mapping[str, Any], target: Any, columns: int) -> str:
-    if "error" in row:
-        shown = [f"does not compile: {row['error'].splitlines()[0][:80]}", *[""] * (columns - 2)]
-    else:
-        shown = _modelled(row, target) if target.is_tpu else _planned(row)
-    name = "; ".join([row["program"], *row.get("faults", ())])
-    return f"| {' | '.join([name, *shown])} |"
-
-
-def _modelled(row: Mapping[str, Any], target: Any) -> list[str]:
-    """The memory plan, and the time that follows from the modelled FLOPs and bytes at the device's peaks."""
-    compute, memory = row["gflop"] / target.tflops, 1000 * row["gigabytes"] / target.bandwidth
-    bound = f"{max(compute, memory):.2f}, {'compute' if compute > memory else 'memory'}"
-    return [f"{row['temporaries']:.2f}", bound, _counted(row["collectives"]) or "nothing"]
-
-
-def _planned(row: Mapping[str, Any]) -> list[str]:
-    """The memory plan: the GPU's compiler models neither FLOPs nor bytes."""
-    return [f"{row['temporaries']:.3f}", f"{row['arguments']:.3f}"]
-
-
-def _counted(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} × {count}" for name, count in found.items())
+    target = TARGETS[name]
+    lines = [*HEAD]
+    for row in rows:
+        if row["target"] != name or not re.search(programs, row["program"]):
+            continue
+        if "error" in row:
+            lines.append(f"| {row['program']} | does not compile: {row['error'].splitlines()[0][:80]} | | |")
+            continue
+        compute = row["gflop"] / target.tflops
+        memory = 1000 * row["gigabytes"] / target.bandwidth
+        bound = f"{max(compute, memory):.2f}, {'compute' if compute > memory else 'memory'}"
+        passed = ", ".join(f"{kind} × {count}" for kind, count in row["collectives"].items()) or "nothing"
+        title = "; ".join([row["program"], *row["faults"]])
+        lines.append(f"| {title} | {row['temporaries']:.2f} | {bound} | {passed} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -33,21 +33,13 @@ H100 = (
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A kind of accelerator, with its maker's figures per chip.
-
-    Attributes:
-      name: Short name.
-      topology: libtpu's name of four chips; empty for a GPU, which is one.
-      tflops: Peak rate of bfloat16 products with float32 sums, in 10¹² FLOP/s.
-      bandwidth: Of the memory, in 10⁹ bytes/s.
-      memory: In 10⁹ bytes.
-    """
+    """A kind of accelerator, with its maker's figures per chip."""
 
     name: str
-    topology: str
-    tflops: float
-    bandwidth: float
-    memory: float
+    topology: str  # libtpu's name of four chips; empty for a GPU, which is one
+    tflops: float  # peak rate of bfloat16 products with float32 sums, in 10¹² FLOP/s
+    bandwidth: float  # of the memory, in 10⁹ bytes/s
+    memory: float  # in 10⁹ bytes
 
     @property
     def is_tpu(self) -> bool:
@@ -84,31 +76,18 @@ TPUS = tuple(name for name, target in TARGETS.items() if target.is_tpu)
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """One compiled program of the library, and what must hold of it.
+    """One compiled program of the library, and what must hold of it."""
 
-    Attributes:
-      name: Of the row in the tables.
-      lower: Lowers it for a target.
-      temporaries: GB of temporaries per device that it may have.
-      collectives: Kinds and element types that may pass between devices.
-      no_maps: The length of rows whose attention a kernel computes, so that there is no array of [batch, heads, length,
-        length] in float32; 0 where there may be.
-      on_gpu: The same on a GPU, which is one device where TPUs are four; 0 for no more than there.
-      targets: Names of those it is made for; empty for all.
-      low_products: Float32 products that may be below the highest precision: it holds their numbers, or some were
-        bfloat16.
-      slow: Left out of the default tests.
-    """
-
-    name: str
+    name: str  # of the row in the tables
     lower: Callable[[Target], Any]
-    temporaries: float = 0.1
-    collectives: frozenset[str] = frozenset()
+    temporaries: float = 0.1  # GB per device that it may have
+    collectives: frozenset[str] = frozenset()  # kinds and element types that may pass between devices
+    # The length of rows whose attention a kernel computes, so that there is no array of [batch, heads, length, length]
+    # in float32; 0 where there may be.
     no_maps: int = 0
-    on_gpu: float = 0.0
-    targets: tuple[str, ...] = ()
-    low_products: int = 0
-    slow: bool = True
+    on_gpu: float = 0.0  # temporaries on a GPU, which is one device where TPUs are four; 0 for no more than there
+    targets: tuple[str, ...] = ()  # those it is made for; empty for all
+    slow: bool = True  # left out of the default tests
 
     def is_for(self, target: Target) -> bool:
         return not self.targets or target.name in self.targets
@@ -116,29 +95,19 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a compiler says of a program, per device.
-
-    Attributes:
-      program, target: Their names.
-      seconds: Of lowering and compiling, here.
-      gflop, gigabytes: As the compiler models them; None where it does not.
-      temporaries, arguments, outputs: GB.
-      collectives: Kind and element type, as in `"all-reduce f32"`, with how many there are.
-      kernels: Calls of kernels that are not the compiler's own.
-      faults: What must not be, in words; see `faults_of`.
-    """
+    """What a compiler says of a program, per device."""
 
     program: str
     target: str
-    seconds: float
-    gflop: float | None
-    gigabytes: float | None
-    temporaries: float
+    seconds: float  # of lowering and compiling, here
+    gflop: float | None  # as the compiler models it; None where it does not
+    gigabytes: float | None  # likewise
+    temporaries: float  # GB, as the following
     arguments: float
     outputs: float
-    collectives: Mapping[str, int]
-    kernels: Mapping[str, int]
-    faults: tuple[str, ...]
+    collectives: Mapping[str, int]  # kind and element type, as in "all-reduce f32", with how many there are
+    kernels: Mapping[str, int]  # calls of kernels that are not the compiler's own
+    faults: tuple[str, ...]  # what must not be, in words; see `faults_of`
 
 
 _KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
@@ -162,23 +131,14 @@ def collectives_of(compiled: str) -> dict[str, int]:
 
 
 def faults_of(program: Program, target: Target, lowered: str, compiled: str, temporaries: float) -> list[str]:
-    """What a program must not do, in words.
-
-    Args:
-      program, target: What was compiled for what.
-      lowered: StableHLO, in which no pass has hidden a type yet.
-      compiled: HLO after all passes.
-      temporaries: GB per device.
-    """
+    """What a program must not do, in words: by its StableHLO, in which no pass has hidden a type yet, and its HLO."""
     faults = []
     if target.is_tpu and re.search(r"\bf64\[|xf64>|tensor<f64>", lowered + compiled):
         faults.append("float64, which a TPU emulates")
-    low = []
     for match in _PRODUCT.finditer(lowered):
         wide = re.findall(r"f32>|f32,", match["operands"])
         if len(wide) == 2 and "HIGHEST" not in match["rest"]:
-            low.append(f"a float32 product below the highest precision: {match['operands']}")
-    faults += low if len(low) > program.low_products else []
+            faults.append(f"a float32 product below the highest precision: {match['operands']}")
     allowed = program.temporaries if target.is_tpu else program.on_gpu or program.temporaries
     if temporaries > allowed:
         faults.append(f"{temporaries:.3f} GB of temporaries, {allowed} allowed")

@@ -11,16 +11,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from eval.runs import Run
 from tests.accelerators.aot import ENVIRONMENT, PAGE, PLACE, REPORTS, table
-from tests.accelerators.laboratory import TARGETS, collectives_of
+from tests.accelerators.laboratory import TARGETS
 from tests.accelerators.programs import FAULTS, PROGRAMS
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = [program.name for program in PROGRAMS if not program.slow]
 
 
@@ -87,17 +86,6 @@ def test_the_page_has_the_tables_of_the_reports_kept():
         assert place["table"] == f"\n{found}\n\n"
         assert len({line.count("|") for line in found.splitlines()}) == 1
         assert len(found.splitlines()) > 2, f"{place[1]} shows no program"
-
-
-def test_collectives_are_read_from_hlo():
-    text = """
-  %a = (f32[8,8]{1,0:T(8,128)}, bf16[2]{0}) all-reduce(%x, %y), channel_id=1
-  %b = bf16[512,256]{1,0:T(8,128)(2,1)S(1)} all-gather(%convert), channel_id=2
-  %c = (f32[4]{0}, f32[4]{0}) collective-permute-start(%d), channel_id=3
-  %d = f32[4]{0} fusion(%all-reduce), calls=%all-gather
-"""
-    expected = {"all-reduce f32": 1, "all-reduce bf16": 1, "all-gather bf16": 1, "collective-permute f32": 1}
-    assert collectives_of(text) == expected
 
 
 @pytest.mark.slow

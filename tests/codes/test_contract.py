@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.codes import CODES, SpectrumCode, load_code, make_code
+from jaxwhiten.codes import CODES, Int8, SpectrumCode, load_code, make_code
 from jaxwhiten.codes.code import behind, transforms
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError, NotFittedError
 from jaxwhiten.space import Space
@@ -181,6 +181,22 @@ def test_rows_of_a_space_give_codes_of_it_and_others_are_refused(code):
     with pytest.raises(MismatchError, match="their own code"):
         of_it.decode(make(code.name).fit(other).encode(other))
     np.testing.assert_array_equal(of_it.decode(make(code.name).fit(with_space(X, space)).encode(X)), found.decode())
+
+
+OF_CODES = {
+    "moments": lambda x: Moments().update(x).M2,
+    "whitening": lambda x: Whitening().fit(x).transform(x),
+    "code": lambda x: Int8().fit(x).ranges_,
+    "unit length": normalize,
+}
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
+@pytest.mark.parametrize("name", OF_CODES)
+def test_what_is_made_of_codes_is_made_of_what_they_represent(code, codes, name):
+    np.testing.assert_array_equal(OF_CODES[name](codes), OF_CODES[name](code.decode(codes)))
+    with pytest.raises(InputError, match="without their code"):
+        OF_CODES[name](np.asarray(codes))
 
 
 MISTAKES = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.codes.gaussian import bound, deal, design, nearest, nearest_on_device, rates
+from jaxwhiten.codes.gaussian import bound, deal, design, rates
 
 FALLING = np.arange(1, 65) ** -1.0
 
@@ -54,13 +54,3 @@ def test_it_is_deterministic_and_seeds_differ_little():
     assert one.lost == same.lost != other.lost
     assert other.lost == pytest.approx(one.lost, rel=0.02)
     np.testing.assert_array_equal(one.centroids[:, 128:], -one.centroids[:, :128])
-
-
-def test_the_nearest_is_the_nearest_on_the_host_and_in_jax():
-    rng = np.random.default_rng(1)
-    x, centroids = rng.standard_normal((1100, 12)), rng.standard_normal((4, 256, 3))
-    x, centroids = x.astype(np.float32), centroids.astype(np.float32)
-    distances = ((x.reshape(-1, 4, 1, 3) - centroids[None]) ** 2).sum(-1)
-    found = nearest(x, centroids)
-    np.testing.assert_array_equal(found, distances.argmin(-1))
-    np.testing.assert_array_equal(np.asarray(nearest_on_device(x, centroids)), found)

@@ -79,10 +79,7 @@ def home(tmp_path_factory, tiny_model):
         "twice.csv": "key,text\na,one\na,two\n",
         "header.csv": "id,title,body\n1,a,b\n",
         "columns.csv": "one,two,gold,more\na,b,1,2\n",
-        "two.csv": "one,two\na,b\n",
         "row.csv": "a,b,1e-1\nc,d,1\n",
-        "rows.jsonl": '{"text": "one"}\n{"txt": "two"}\n',
-        "blank.txt": "\n \n",
         "foreign/thesis.tex": "mine",
         **{f"foreign.{kind}": "not what its name says" for kind in ("safetensors", "png", "jsonl", "parquet")},
     }
@@ -90,7 +87,7 @@ def home(tmp_path_factory, tiny_model):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "latin.txt").write_bytes("one\ncaf\xe9\n".encode("latin-1"))
-    for name, array in {"foreign": np.eye(3), "flat": np.ones(3), "nan": np.array([[1.0], [2], [np.nan]])}.items():
+    for name, array in {"foreign": np.eye(3), "flat": np.ones(3)}.items():
         np.save(folder / f"{name}.npy", array)
     for line in (
         f"fit {{texts.txt}} {MODEL} -o {{small}} --moments {{m.safetensors}} -k 8",

@@ -27,8 +27,13 @@ ALONE = {
 }
 
 
+@functools.cache
 def messages():
     """The strings of the package that are no docstrings, each with its file; `{}` stands for a value."""
+    return list(_messages())
+
+
+def _messages():
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         bodies = [node.body[0] for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]

@@ -68,10 +68,8 @@ def test_parameters_become_flags(message, expected):
         ("search idx -- -k --json", ["idx", "-k", "--json"]),
         ("search idx -k 1 a -- --", ["idx", "a", "--"]),
         ("search -- -idx -k", ["-idx", "-k"]),
-        ("encode -o x.npy -- -t.txt", ["-t.txt"]),
         ("embed -o x -- -a.txt --b", ["-a.txt", "--b"]),
         ("remove x -- -1 --model", ["x", "-1", "--model"]),
-        ("train -o x -- -d.csv", ["-d.csv"]),
     ],
 )
 def test_words_after_two_dashes_are_no_options(words, expected):

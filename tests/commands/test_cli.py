@@ -52,7 +52,6 @@ def test_every_parameter_of_a_command_has_help_and_every_command_examples(comman
     [
         ("jaxwhiten tr", "train"),
         ("jaxwhiten search docs.db --rer", "--rerank --rerank-depth"),
-        ("jaxwhiten fit texts.txt --no", "--no-cache"),
         ("jaxwhiten inspect pyproj", "pyproject.toml"),
     ],
 )

@@ -19,11 +19,11 @@ USAGE = {
     "encode {texts.txt} -o": "-o argument",
     "search x -k two": "-k two",
     "search x -k 1.5": "-k 1.5",
-    "search x -k": "-k",
     "score -- -a.csv --b": "--b",
     "--print-completion fish": "bash zsh",
     "serve m --port 70000": "--port 70000 65535",
     "serve m --timeout 0": "--timeout 0.0 above",
+    "serve m --queue 0": "--queue 0",
     "serve m --writable": "--writable --index",
     "verify --texts mine.txt": "model",
 }
@@ -50,32 +50,25 @@ WRONG = {
     "encode {texts.txt} -o {new}.npy --block 0 @": "--block 0",
     "encode {texts.txt} -o {new}.npy --max-length 999 --model {model} --pooling mean": "--max-length 999",
     **{
-        f"{line} -o {{new}} --max-length {length} --model {{model}} --pooling mean": f"--max-length {length}"
+        f"{line} -o {{new}} --max-length 2 --model {{model}} --pooling mean": "--max-length 2"
         for line in ("fit {texts.txt}", "embed {texts.txt}", "index {texts.txt}", "export --format onnx")
-        for length in ("2", "-1")
     },
     # Files and tables.
     "encode nowhere.txt -o {new}.npy": "nowhere.txt",
-    "encode {blank.txt} -o {new}.npy --format csv": "blank.txt",
     "index {header.csv} --id id --column title --column nope -o {new}": "nope title",
     "encode {header.csv} --column titel -o {new}.npy": "'titel' id",
     "encode {header.csv} -o {new}.npy": "--column",
     "encode {few.txt} --column text -o {new}.npy": "--column --format",
     "index {twice.csv} --id key -o {new} --model absent": "'a' twice",
-    "index {rows.jsonl} -o {new} @": "rows.jsonl, 2: 'text'",
     "fit {latin.txt} -o {new} @": "latin.txt, 2: 0xe9",
     "fit {same.txt} -o {new} @": "400 identical",
     "fit {absent.npy} -o {new}": "absent.npy",
     "fit {foreign.png} {few.txt} -o {new}": "moments",
     "fit {flat.npy} -o {new}": "flat.npy [n, d]",
-    "fit {nan.npy} -o {new}": "2 NaN",
     "embed {texts.txt} {texts.txt} -o {new}": "texts.txt twice",
     "score {row.csv}": "row.csv row",
     "score {columns.csv}": "--column one, two, gold, more",
-    "score {two.csv}": "score",
     "train {pairs.tsv} --column sentence1 --column anser -o {new}": "'anser'",
-    "train {two.csv} --objective cosent -o {new}": "score",
-    "train {apart.tsv} --objective cosent --batch-size 1000 -o {new} --model {model} --quiet": "batch",
     "train {apart.tsv} --objective cosent --batch-size 8 --accumulate 8 --model {model} -o {new} --quiet": "16",
     # What excludes each other, or is missing.
     "fit {texts.txt}": "--moments -o",
@@ -86,7 +79,6 @@ WRONG = {
     "fit {texts.txt} --bytes 8 --untuned -o {new}.safetensors @": "-o folder",
     "apply {texts.txt} {x.npy} -o {new}.npy": "texts.txt whitening",
     "apply {c} {x.npy} -o {new}.npy -k 4": "code -k",
-    "apply {w.safetensors} {x.npy} -o {new}.npy -k 33": "33 32",
     "apply {w.safetensors} {foreign.npy} -o {new}.npy": "32 3",
     "index {few.txt} -o {new} --like {docs.db} --bytes 8": "--bytes docs.db",
     "index {few.txt} -o {new} --like {docs.db} --no-words": "--no-words docs.db",
@@ -117,10 +109,8 @@ WRONG = {
     "remove {docs.db} doc-1 --file {few.txt}": "--file",
     "remove {docs.db} {few.txt}": "few.txt --file",
     "remove {docs.db} doc-1 doc-9 --strict": "'doc-9'",
-    "remove {docs.db} --file {docs.csv} --id key": "every",
     # Outputs of the wrong kind.
     "fit {texts.txt} -o {new}.npy": ".safetensors .npy",
-    "fit {x.npy} -o {new}.npy": ".safetensors .npy",
     "distill -o {new}.bin": ".bin /",
     "index {texts.txt} -o {foreign}": "folder file",
 }

@@ -1,13 +1,10 @@
-"""`jaxwhiten fit`: the whitening of the library, from sentences, vectors or moments, and what it must know later."""
-
-import io
-import sys
+"""`jaxwhiten fit` and `export`: the whitening of the library, what it must know later, and a model that has it."""
 
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Moments, Whitening
-from tests.sentences import generated
+from jaxwhiten import Encoder, Moments, Whitening, normalize
+from tests.tiny import SENTENCES
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
 
@@ -33,15 +30,6 @@ def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vec
     assert moments.provenance["fingerprint"] == encoder.view.fingerprint
 
 
-def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, monkeypatch):
-    raw = "\n\n".join(generated(400)) + "\n  \n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw.encode())))
-    done = run("fit", "-", "--model", tiny_model, *MODEL, "--moments", tmp_path / "m.safetensors")
-    assert done.code == 0, done.err
-    moments = Moments.load(tmp_path / "m.safetensors")
-    assert (moments.n, moments.provenance["corpus"]) == (400, "stdin")
-
-
 def test_moments_of_parts_make_the_whole(run, tiny_model, corpus, whitening_file, tmp_path):
     lines = corpus.read_text(encoding="utf-8").splitlines()
     parts = []
@@ -60,3 +48,18 @@ def test_moments_of_parts_make_the_whole(run, tiny_model, corpus, whitening_file
     assert merged.provenance["fingerprint"] == whole.provenance["fingerprint"]
     expected = Whitening.from_moments(merged, n_components=16)
     assert (Whitening.load(tmp_path / "w.safetensors").components_ == expected.components_).all()
+
+
+def test_a_whitening_becomes_part_of_a_model(run, tiny_model, whitening_file, tmp_path):
+    done = run("export", "--model", tiny_model, *MODEL, "--whitening", whitening_file, "--output", tmp_path / "out")
+    assert (done.code, "sentence-transformers folder" in done.out) == (0, True), done.err
+    vectors = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(SENTENCES)
+    wanted = normalize(Whitening.load(whitening_file).transform(vectors))
+    np.testing.assert_allclose(Encoder.from_pretrained(tmp_path / "out").encode(SENTENCES), wanted, atol=1e-5)
+
+
+def test_faiss_needs_no_model(run, whitening_file, tmp_path):
+    faiss = pytest.importorskip("faiss")
+    done = run("export", "--format", "faiss", "--whitening", whitening_file, "--output", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert faiss.read_VectorTransform(str(tmp_path / "out" / "linear.vt")).d_out == 16

@@ -46,20 +46,6 @@ def test_raw_and_whitened(run, tiny_model, table, pairs):
     assert report["verdict"]
 
 
-def test_queries_and_documents(run, tiny_model, tmp_path, pairs):
-    path = tmp_path / "found.tsv"
-    rows = [("query", "document"), *zip(pairs.sentence1, pairs.sentence2, strict=True)]
-    path.write_text("\n".join(map("\t".join, rows)) + "\n")
-    how = ("--model", tiny_model, "--pooling", "mean", "--bytes", 8, "-k", 8, "--tuned")
-    report = json.loads(run("score", path, *how, "--json").out)
-    names = ["raw", "whitened", "int8", "binary", "code", "hybrid", "TF-IDF", "BM25"]
-    assert [row["name"] for row in report["rows"]] == names
-    assert (report["measure"], report["data"]) == ("ndcg_at_10", str(path))
-    shown = run("score", path, *how).out
-    assert shown.splitlines()[2].split()[:3] == ["dims", "bytes", "nDCG@10"]
-    assert shown.strip().endswith(report["verdict"])
-
-
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):
     encoder, encoded = Encoder.from_pretrained(tiny_model, pooling="mean"), []
     whitening = Whitening(n_components=16).fit(encoder.encode([f"{i} plans" for i in range(300)]))
@@ -78,6 +64,7 @@ def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkey
         assert len(encoded) == len(set(encoded)) > 60
 
 
+@pytest.mark.slow
 def test_score_and_fit_show_what_codes_lose(run, tmp_path):
     task = load_sts("sts_sample").splits["test"]
     sides = list(dict.fromkeys(task.sentence1)), list(dict.fromkeys(task.sentence2))[:80]

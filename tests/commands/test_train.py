@@ -1,19 +1,13 @@
-"""`jaxwhiten train`: a table in, a model folder out, with figures and a verdict; resumed; every mistake one line."""
+"""`jaxwhiten train`: a table in, a model folder out, with figures and a verdict."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.training import OBJECTIVES
-from tests.conftest import ONE_DEVICE, ROOT, own_cache
 from tests.sentences import generated
 
 FAST = ["--max-length", 16, "--batch-size", 8, "--learning-rate", "1e-3"]
@@ -35,6 +29,7 @@ def test_help_lists_the_objectives(run):
     assert set(OBJECTIVES) <= set(re.findall(r"\w+", run("train", "--help").out.partition("--objective OBJECTIVE")[2]))
 
 
+@pytest.mark.slow
 def test_pairs_give_a_model_folder_with_figures_and_a_verdict(run, pairs, shallow_model, tmp_path):
     done = run("train", pairs, "--model", shallow_model, "-o", tmp_path / "tuned", "--held-out", 0.3, *FAST)
     assert done.code == 0, done.err
@@ -65,30 +60,3 @@ def test_scores_and_the_table_that_score_reads(run, shallow_model, tmp_path):
     assert "held-out rows; Spearman × 100" in done.out
     done = run("score", tmp_path / "tuned.training" / "held_out.tsv", "--model", out, "-k", 4)
     assert done.code == 0, done.err
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_is_bit_equal(pairs, shallow_model, tmp_path):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")}
-
-    def start(out):
-        words = [sys.executable, "-m", "jaxwhiten.commands.cli", "train", pairs, "--model", shallow_model, "-o", out]
-        words += [*FAST, "--steps", 100, "--save-every", 10, "--evaluate-every", 50, "--held-out", 0.3]
-        return subprocess.Popen(list(map(str, words)), cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
-
-    def checkpoints(out):
-        steps = (tmp_path / f"{out}.training" / "checkpoints").glob("[0-9]*")
-        return [int(step.name) for step in steps if step.name.isdigit()]
-
-    assert start(tmp_path / "whole").wait(200) == 0
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        process, least = start(tmp_path / "run"), max(checkpoints("run"), default=0)
-        while max(checkpoints("run"), default=0) <= least:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(number)
-        assert process.wait(200) == (143 if number == signal.SIGTERM else -number)
-        assert not (tmp_path / "run").exists()
-    assert start(tmp_path / "run").wait(200) == 0
-    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
-    assert weights[0] == weights[1]

@@ -115,9 +115,10 @@ def pipe(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_pipes_are_read(pipe):
+    from jaxwhiten.commands.arguments import TableOptions
     from jaxwhiten.commands.texts import sentences
 
     assert list(sentences(str(pipe("t.txt", "a\nb\n")))) == ["a", "b"]
-    assert list(sentences(str(pipe("t.csv", "id,text\n1,a\n")), None, ["text"])) == ["a"]
+    assert list(sentences(str(pipe("t.csv", "id,text\n1,a\n")), TableOptions(column=["text"]))) == ["a"]
     assert read(pipe("q.csv", "query,document\na,b\nc,d\n")).queries == ["a", "c"]
     assert len(read_rows(pipe("p.csv", "anchor,positive\na,b\nc,d\n"), MNR)) == 2

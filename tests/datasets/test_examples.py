@@ -1,11 +1,11 @@
-"""Rows to train on: triplets of NLI, tables of the user's own, bad rows named or counted."""
+"""Rows to train on: triplets of NLI, scores, lines of text, and what cannot be held out."""
 
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import Examples, nli_triplets, read_table, text_examples
-from jaxwhiten.datasets.examples import examples_of
+from jaxwhiten.datasets import Examples, nli_triplets, text_examples
 from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.training import OBJECTIVES, read_rows
 
 
 def test_nli_triplets_need_both_sides():
@@ -16,63 +16,14 @@ def test_nli_triplets_need_both_sides():
     assert found.skipped == 1
 
 
-# --- tables ---------------------------------------------------------------------------------------------------------
-
-ROWS = ["a\tb\tlabel\tscore", "x y\tz\tyes\t5", "u\tv\tno\t2.5"]
-
-
-def table_examples(path, columns, label=None, classes=(), score_range=(0.0, 1.0), skip_bad_rows=False):
-    wanted = {name: name for name in (*columns, *filter(None, [label]))}
-    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows)
-    return examples_of(table, columns, label, classes, score_range, skip_bad_rows)
-
-
-def write(folder, *more, rows=ROWS):
-    path = folder / "rows.tsv"
-    path.write_text("\n".join([*rows, *more]) + "\n")
-    return path
-
-
-def test_classes(tmp_path):
-    found = table_examples(write(tmp_path), ("a", "b"), label="label", classes=("no", "yes"))
-    assert found.columns == {"a": ["x y", "u"], "b": ["z", "v"]}
-    assert found.label.tolist() == [1, 0]
-
-
-def test_scores(tmp_path):
-    found = table_examples(write(tmp_path), ("b", "a"), label="score", score_range=(0, 5))
-    assert list(found.columns) == ["b", "a"]
-    assert found.label.tolist() == [1.0, 0.5]
-
-
-BAD = [
-    ("\tz\tyes\t1", "'a' is empty"),
-    ("x\tz\tmaybe\t1", "'label' is 'maybe', expected one of no, yes"),
-]
-BAD_SCORES = [
-    ("x\tz\tyes\tnan", "'score' is 'nan', expected a number"),
-    ("x\tz\tyes\t9", "'score' is '9', expected a number"),
-]
-
-
-@pytest.mark.parametrize(
-    ("row", "message", "options"),
-    [
-        *((row, message, {"label": "label", "classes": ("no", "yes")}) for row, message in BAD),
-        *((row, message, {"label": "score", "score_range": (0, 5)}) for row, message in BAD_SCORES),
-    ],
-)
-def test_bad_rows_are_named_or_counted(tmp_path, row, message, options):
-    path = write(tmp_path, row, "last\tone\tno\t1")
-    with pytest.raises(DataError) as caught:
-        table_examples(path, ("a", "b"), **options)
-    assert f"{path}, line 4: " in str(caught.value)
-    assert message in str(caught.value)
-    found = table_examples(path, ("a", "b"), skip_bad_rows=True, **options)
-    assert (len(found), found.skipped) == (3, 1)
-
-
-# --- text files, and pairs held out ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("score", ["nan", "9"])
+def test_scores_out_of_their_range_are_named_or_counted(tmp_path, score):
+    path = tmp_path / "rows.tsv"
+    path.write_text(f"a\tb\tscore\nx y\tz\t5\nu\tv\t2.5\nx\tz\t{score}\nlast\tone\t1\n")
+    with pytest.raises(DataError, match=f"line 4: 'score' is '{score}', expected a number"):
+        read_rows(path, OBJECTIVES["cosent"], score_range=(0, 5))
+    found = read_rows(path, OBJECTIVES["cosent"], score_range=(0, 5), skip_bad_rows=True)
+    assert (found.label.tolist(), found.skipped) == ([1, 0.5, pytest.approx(0.2)], 1)
 
 
 def test_text_lines_and_their_sentences(tmp_path):

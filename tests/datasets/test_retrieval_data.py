@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import from_pairs, read_own
-from jaxwhiten.errors import DataError
+from jaxwhiten.datasets import from_pairs, load_sts, read_own
+from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.metrics import recalls
 
 
@@ -70,3 +70,8 @@ def test_a_plain_table_of_queries_and_documents(tmp_path, label):
     data = read_own(tmp_path / "own.csv")
     assert (data.queries, data.documents) == (["birds", "music"], ["Jays fly.", "A plane flies.", "A guitar, played."])
     assert gold_of(data, "birds") == (["Jays fly."] if label else ["Jays fly.", "A plane flies."])
+
+
+def test_another_data_set_is_told_where_it_is_read():
+    with pytest.raises(InputError, match=r"'STS12'.*eval\.data"):
+        load_sts("STS12")

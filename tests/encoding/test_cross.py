@@ -9,7 +9,8 @@ from flax import nnx
 from jaxwhiten import CrossEncoder
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import PairClassifier, init_model
-from tests.tiny import SENTENCES, tiny_config, write_tokenizer
+from tests.conftest import slow_but
+from tests.tiny import SENTENCES, tiny_config
 
 PAIRS = [(a, b) for a in SENTENCES[4:] for b in (*SENTENCES[-1:], "[SEP]", "")]
 
@@ -21,21 +22,14 @@ def make(tokenizer, labels=1, **options):
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    write_tokenizer(folder)
-    return folder
+def one(tiny_model):
+    return make(tiny_model)
 
 
-@pytest.fixture(scope="module")
-def one(tokenizer):
-    return make(tokenizer)
-
-
-@pytest.mark.parametrize(("labels", "activation"), [(1, "Identity"), (3, None)])
-def test_folders_are_those_of_sentence_transformers(tokenizer, tmp_path, labels, activation):
+@pytest.mark.parametrize(("labels", "activation"), slow_but([(1, "Identity"), (3, None)], (3, None)))
+def test_folders_are_those_of_sentence_transformers(tiny_model, tmp_path, labels, activation):
     library = pytest.importorskip("sentence_transformers")
-    mine = make(tokenizer, labels, activation=activation, label_names=["yes", "maybe", "no"][:labels])
+    mine = make(tiny_model, labels, activation=activation, label_names=["yes", "maybe", "no"][:labels])
     expected = mine.predict(PAIRS)
     peer = library.CrossEncoder(str(mine.save(tmp_path / "mine")), device="cpu")
     assert peer.max_seq_length == 24
@@ -63,13 +57,23 @@ def test_ranks_and_reranks(one):
     assert (ranked[:, 2].tolist(), np.isneginf(values[:, 2]).all()) == ([-1, -1], True)
 
 
+def with_setting(folder, **settings):
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    return CrossEncoder.from_pretrained(folder)
+
+
 MISTAKES = {
     "one sentence": (lambda one, _: one.predict(["one sentence"]), InputError, "a pair of sentences"),
-    "no text": (lambda one, _: one.predict([("a", 1)]), InputError, "pair 0"),
     "a score per pair": (lambda one, f: make(one.tokenizer.folder, 2).rank("a", ["b"]), InputError, "2 labels"),
     "length": (lambda one, f: CrossEncoder.from_pretrained(f, max_length=65), InputError, "3 to 64"),
+    "no room": (
+        lambda _, f: CrossEncoder.from_pretrained(f, max_length=4).predict([("a", "b")]),
+        InputError,
+        "3 special tokens",
+    ),
+    "activation": (lambda _, f: with_setting(f, activation_fn="torch.nn.Tanh"), ModelError, "Sigmoid, Identity"),
+    "prompt": (lambda _, f: with_setting(f, default_prompt_name="query"), ModelError, "prompt"),
 }
-SETTINGS = {"activation_fn": ("torch.nn.Tanh", "Sigmoid, Identity"), "default_prompt_name": ("query", "prompt")}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -77,11 +81,3 @@ def test_mistakes(one, tmp_path, mistake):
     use, error, words = MISTAKES[mistake]
     with pytest.raises(error, match=words):
         use(one, one.save(tmp_path))
-
-
-@pytest.mark.parametrize("key", SETTINGS)
-def test_settings_that_are_not_supported(one, tmp_path, key):
-    folder, (value, words) = one.save(tmp_path), SETTINGS[key]
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({key: value}))
-    with pytest.raises(ModelError, match=words):
-        CrossEncoder.from_pretrained(folder)

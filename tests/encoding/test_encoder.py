@@ -4,15 +4,21 @@ import itertools
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from jax.sharding import Mesh
 
 from jaxwhiten import Encoder
 from jaxwhiten.engines.batching import Batch
-from jaxwhiten.errors import InputError
+from jaxwhiten.engines.forward import forward
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.head import Dense, Head, write_folder
+from jaxwhiten.head.pooling import Cls, Concat, Mean
 from jaxwhiten.text import TokenIds
+from tests.conftest import slow_but
 from tests.tiny import ALONE, SENTENCES, by_pooling
 
 pytestmark = pytest.mark.devices
@@ -23,7 +29,7 @@ def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48)
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+@pytest.mark.parametrize("batch_size", slow_but([1, 3, 1000], 3, 1000))
 def test_batch_size_order_devices_and_number_of_poolings_change_nothing(encoder, tiny_model, batch_size):
     order, names = np.random.default_rng(batch_size).permutation(len(SENTENCES)), [*ALONE, "last_avg"]
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, device=jax.devices()[0])
@@ -48,25 +54,9 @@ def test_no_sentences_no_vectors(encoder):
     assert list(encoder.encode_stream([])) == []
 
 
-def test_stream_gives_blocks_in_order_and_reads_lazily(encoder):
-    read = itertools.count()
-
-    def endless():
-        for sentence in itertools.cycle(SENTENCES):
-            next(read)
-            yield sentence
-
-    stream = encoder.encode_stream(endless(), block_size=16)
-    first = [next(stream) for _ in range(3)]
-    stream.close()
-    assert next(read) <= 16 * 6
-    everything = [s for s, _ in zip(itertools.cycle(SENTENCES), range(48), strict=False)]
-    np.testing.assert_allclose(np.concatenate(first), encoder.encode(everything), atol=1e-5)
-
-
 def test_stream_yields_what_came_before_a_bad_item(encoder):
     stream = encoder.encode_stream(iter(["a", "b", "c", None]), block_size=2)
-    assert next(stream).shape == (2, encoder.dimension)
+    np.testing.assert_allclose(next(stream), encoder.encode(["a", "b"]), atol=1e-5)
     with pytest.raises(InputError, match="Sentence 3: "):
         list(stream)
 
@@ -81,34 +71,31 @@ def test_all_devices_share_a_batch(encoder):
     assert len({shard.device for shard in shards}) == 8
 
 
-MISTAKES = {
-    "pooling": ({"pooling": "meen"}, "'mean'"),
-    "length": ({"max_length": 65}, "64"),
-    "dtype": ({"dtype": "bfloat"}, "bfloat16"),
-    "layer": ({"pooling": "layers:0,4"}, "this model has"),
-    "prompt": ({"default_prompt_name": "nothing"}, "nothing"),
-    "columns": ({"truncate_dim": 33}, "33 columns"),
-    "similarity": ({"similarity_fn_name": "maxsim"}, "maxsim"),
+MISTAKES = {  # what the message says, and what is asked
+    "'mean'": {"pooling": "meen"},
+    "64": {"max_length": 65},
+    "this model has": {"pooling": "layers:0,4"},
+    "33 columns": {"truncate_dim": 33},
+    "maxsim": {"similarity_fn_name": "maxsim"},
 }
 OF_ENCODE = {
-    "batch size": ({"batch_size": 0}, "batch_size"),
-    "pooling": ({"pooling": "layers:4"}, "this model has"),
-    "head of a folder": ({"pooling": "auto"}, "'auto'"),
-    "prompt": ({"prompt_name": "querry"}, "querry"),
-    "columns": ({"truncate_dim": 33}, "32 dimensions"),
+    "batch_size": {"batch_size": 0},
+    "this model has": {"pooling": "layers:4"},
+    "'auto'": {"pooling": "auto"},
+    "querry": {"prompt_name": "querry"},
+    "32 dimensions": {"truncate_dim": 33},
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_settings_that_cannot_be_are_refused(tiny_model, mistake):
-    how, words = MISTAKES[mistake]
+@pytest.mark.parametrize("words", MISTAKES)
+def test_settings_that_cannot_be_are_refused(tiny_model, words):
     with pytest.raises(InputError, match=words):
-        Encoder.from_pretrained(tiny_model, **{"pooling": "mean"} | how)
+        Encoder.from_pretrained(tiny_model, **{"pooling": "mean"} | MISTAKES[words])
 
 
-@pytest.mark.parametrize("mistake", OF_ENCODE)
-def test_options_of_encode_that_cannot_be_are_refused_whatever_the_texts(encoder, mistake):
-    how, words = OF_ENCODE[mistake]
+@pytest.mark.parametrize("words", OF_ENCODE)
+def test_options_of_encode_that_cannot_be_are_refused_whatever_the_texts(encoder, words):
+    how = OF_ENCODE[words]
     for texts in (["a"], []):
         with pytest.raises(InputError, match=words):
             encoder.encode(texts, **how)
@@ -160,5 +147,34 @@ def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):
     assert encoder.view.space.record() == expected
     judged = {"tuned": False, "participation_ratio": pytest.approx(6.9, abs=0.5)}
     assert encoder.view.provenance() == expected | judged
-    assert encoder.view.with_pooling("last_avg").space.pooling == "mean"
-    assert encoder.view.with_pooling("cls").space.pooling == "cls"
+    assert encoder.view.with_pooling("last_avg").space == encoder.view.space
+
+
+def test_nothing_is_computed_twice_or_for_nothing(encoder):
+    """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
+    graph = encoder.view.core.engine._graph
+    weights = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in encoder.view.core.engine._weights]
+    mesh = Mesh(np.asarray(jax.devices()[:1]), ("data",))
+
+    def flops(names, tokens=None):
+        ids, lengths = jnp.ones((16, 1, 32), jnp.int32), jnp.full((16, 1), 32)
+        arguments = (graph, weights, ids, lengths, tuple(Head.named(name).steps for name in names), tokens, mesh)
+        cost = forward.lower(*arguments).compile().cost_analysis()
+        return (cost[0] if isinstance(cost, list) else cost)["flops"]
+
+    grid = tuple(f"layers:{i}+{j}" for i, j in itertools.combinations(range(3), 2))
+    states = 16 * 32 * 32  # numbers in a hidden state
+    assert flops(grid) - flops(tuple(f"layers:{i}" for i in range(3))) < states
+    assert flops(("layers:1",)) < 0.6 * flops(("layers:2",))  # layers that no pooling reads cost nothing
+    assert flops(("mean",), tokens=128) < 0.6 * flops(("mean",))  # of 512 positions; attention keeps them all
+
+
+def test_a_layer_of_the_folder_that_a_pooling_does_not_fit(encoder, tmp_path):
+    layer = Dense(2 * np.eye(8, 64, dtype=np.float32), np.zeros(8, np.float32), None, "Identity")
+    head = Head.of((Concat((Cls(), Mean())), layer))
+    folder = write_folder(tmp_path / "model", encoder.module, encoder.view.core.tokenizer, head)
+    own = Encoder.from_pretrained(folder)
+    for ask in (lambda **how: Encoder.from_pretrained(folder, **how), lambda **how: own.encode("a", **how)):
+        with pytest.raises(MismatchError, match=r"64 dimensions, got 32.*omit pooling='cls', or .*bare=True"):
+            ask(pooling="cls")
+    assert Encoder.from_pretrained(folder, pooling="cls", bare=True).dimension == 32

@@ -1,7 +1,6 @@
 """What a model folder specifies: applied as sentence-transformers applies it, refused by file and key, or harmless."""
 
 import json
-import re
 import shutil
 
 import numpy as np
@@ -277,14 +276,13 @@ def test_padding_tokens_in_a_text_and_spaces_before_it(tmp_path, family, name, s
     np.testing.assert_allclose(Encoder.from_pretrained(folder, engine="openvino").encode(texts), found, atol=1e-5)
 
 
-@pytest.mark.parametrize("more", [1, 3])
-def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused_with_one_of_them(tmp_path, more):
+def test_a_tokenizer_with_more_tokens_than_the_embedding_is_refused_with_one_of_them(tmp_path):
     folder = write_model(tmp_path)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     rows = load_config(folder).vocab_size
-    tokenizer.add_tokens([f"[EXTRA {number}]" for number in range(rows - tokenizer.get_vocab_size() + more)])
-    last = tokenizer.id_to_token(rows + more - 1)
+    tokenizer.add_tokens([f"extra{number}" for number in range(rows - tokenizer.get_vocab_size() + 3)])
+    last = tokenizer.id_to_token(rows + 2)
     tokenizer.save(str(folder / "tokenizer.json"))
     for engine in ("jax", "auto"):
-        with pytest.raises(ModelError, match=rf"{more} tokens? more .*{rows} rows.*{re.escape(last)}"):
+        with pytest.raises(ModelError, match=rf"3 tokens more .*{rows} rows.*{last}"):
             Encoder.from_pretrained(folder, pooling="mean", engine=engine)

@@ -1,15 +1,14 @@
 """How many tokens of a text are read: as in sentence-transformers, for every family."""
 
+import importlib.util
 import itertools
 
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.export import save_onnx
 from jaxwhiten.models import load_config
 from tests.encoding.test_folder_settings import as_sentence_transformer, update
-from tests.graphs import run
 from tests.models.test_families import write
 from tests.sentences import TEXTS
 from tests.tiny import write_tokenizer
@@ -47,20 +46,11 @@ def test_the_longest_text_is_that_of_sentence_transformers(tmp_path, family, len
     encoder = Encoder.from_pretrained(folder, engine="jax")
     limit = LIMITS.get(family, 1 << 20)
     assert encoder.max_length == min(peer.max_seq_length, limit)
-    if lengths == "longer" and family not in LIMITS:
-        np.testing.assert_allclose(encoder.encode(LONG), peer.encode(LONG, batch_size=1), atol=2e-5)
-
-
-@pytest.mark.parametrize("family", ["t5", "t5, version 1.1", "qwen3"])
-def test_beyond_the_positions_that_a_model_was_trained_for(tmp_path, family):
-    """In every engine, and in a folder that is saved."""
-    folder = made(tmp_path / "model", family, LENGTHS["longer"])
-    encoder = Encoder.from_pretrained(folder, engine="jax")
-    assert len(encoder.view.core.tokenizer(LONG[:1]).flat) == 96 > encoder.view.core.config.hidden_size
-    expected = encoder.encode(LONG)
-    again = Encoder.from_pretrained(encoder.save(tmp_path / "saved"), engine="jax")
-    assert again.max_length == 96
-    np.testing.assert_allclose(again.encode(LONG), expected, atol=1e-6)
-    pytest.importorskip("openvino")
-    np.testing.assert_allclose(run(save_onnx(tmp_path / "onnx", encoder), LONG, 96), expected, atol=2e-5)
-    np.testing.assert_allclose(Encoder.from_pretrained(folder, engine="openvino").encode(LONG), expected, atol=2e-5)
+    saved = Encoder.from_pretrained(encoder.save(tmp_path / "saved"), engine="jax")
+    assert saved.max_length == encoder.max_length
+    if lengths == "longer" and family not in LIMITS:  # beyond the positions that it was trained for
+        expected = peer.encode(LONG, batch_size=1)
+        np.testing.assert_allclose(encoder.encode(LONG), expected, atol=2e-5)
+        if importlib.util.find_spec("openvino") is not None:
+            other = Encoder.from_pretrained(folder, engine="openvino")
+            np.testing.assert_allclose(other.encode(LONG), expected, atol=2e-5)

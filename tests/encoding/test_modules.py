@@ -11,25 +11,11 @@ from tests.sentences import generated
 from tests.tiny import SENTENCES
 
 TEXTS = SENTENCES[:3]
-ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
 @pytest.fixture
 def encoder(engine, shallow_model):
     return Encoder.from_pretrained(shallow_model, pooling="mean", engine=engine)
-
-
-def trained(module):
-    """Changes a module as a step of an optimizer does; the embeddings are bent, so that no scale can hide it."""
-    state = nnx.state(module, nnx.Param)
-    nnx.update(module, jax.tree.map(lambda x: np.sin(3 * np.asarray(x)).astype(x.dtype), state))
-    return module
-
-
-def everything(encoder, folder):
-    """What depends on the weights: compiled before, compiled now, saved, and the fingerprint."""
-    again = Encoder.from_pretrained(encoder.save(folder), engine="jax")
-    return encoder.encode(TEXTS), encoder.encode(TEXTS, pooling="max"), again.encode(TEXTS)
 
 
 GIVEN = {
@@ -44,12 +30,16 @@ GIVEN = {
 
 @pytest.mark.parametrize("given", GIVEN)
 def test_training_a_module_changes_no_encoder(encoder, shallow_model, given, tmp_path):
-    expected = everything(encoder, tmp_path / "before")
+    """A step of an optimizer, which bends the embeddings, so that no scale can hide it."""
+    expected = encoder.encode(TEXTS), encoder.encode(TEXTS, pooling="max")
     encoder, module = GIVEN[given](encoder, shallow_model)
     encoder.encode(TEXTS)
-    trained(module)
-    for found, before in zip(everything(encoder, tmp_path / "after"), expected, strict=True):
-        np.testing.assert_allclose(found, before, atol=1e-5)
+    state = nnx.state(module, nnx.Param)
+    nnx.update(module, jax.tree.map(lambda x: np.sin(3 * np.asarray(x)).astype(x.dtype), state))
+    for each in (encoder, Encoder.from_pretrained(encoder.save(tmp_path / "after"), engine="jax")):
+        np.testing.assert_allclose(each.encode(TEXTS), expected[0], atol=1e-5)
+        np.testing.assert_allclose(each.encode(TEXTS, pooling="max"), expected[1], atol=1e-5)
+    assert np.abs(encoder.with_module(module).encode(TEXTS) - expected[0]).max() > 0.01
 
 
 def test_a_step_may_donate_the_buffers_of_a_module(encoder):
@@ -59,23 +49,8 @@ def test_a_step_may_donate_the_buffers_of_a_module(encoder):
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-6)
 
 
-def test_with_module_everything_has_the_new_weights(encoder, shallow_model, tmp_path):
-    module = trained(encoder.module)
-    reference = Encoder.from_module(module, shallow_model, pooling="mean")
-    new = encoder.with_module(module)
-    expected = reference.encode(TEXTS), reference.encode(TEXTS, pooling="max"), reference.encode(TEXTS)
-    assert np.abs(expected[0] - encoder.encode(TEXTS)).max() > 0.01
-    for found, of_reference in zip(everything(new, tmp_path / "new"), expected, strict=True):
-        np.testing.assert_allclose(found, of_reference, atol=1e-4)
-    assert new.view.fingerprint == reference.view.fingerprint != encoder.view.fingerprint
-    assert (new.view.core.engine.name, new.view.core.engine.dtype, new.max_length) == (
-        encoder.view.core.engine.name,
-        encoder.view.core.engine.dtype,
-        encoder.max_length,
-    )
-
-
-def test_with_module_omits_what_was_fitted_on_other_vectors(encoder):
+def test_with_module_omits_what_was_fitted_on_other_vectors(shallow_model):
+    encoder = Encoder(shallow_model, pooling="mean")
     small = encoder.shrink(generated(60), k=4, bytes=2)
     with pytest.warns(UserWarning, match="refit"):
         new = small.with_module(encoder.module)
@@ -87,23 +62,21 @@ def mean_pooled(module, batch):
     return (states * mask).sum(axis=1) / mask.sum(axis=1)
 
 
-def test_tokenize_gives_what_the_module_takes(engine, shallow_model):
-    prompts = {"query": "dog "}
-    encoder = Encoder(shallow_model, pooling="mean", engine=engine, prompts=prompts, max_length=12)
-    long = " ".join(TEXTS)
-    batch = encoder.tokenize([*TEXTS, long, ""])
-    assert {name: (array.dtype, array.shape) for name, array in batch.items()} == {
-        "input_ids": (np.int32, (5, 12)),
-        "attention_mask": (np.int32, (5, 12)),
+def test_tokenize_gives_what_the_module_takes(shallow_model):
+    encoder = Encoder(shallow_model, pooling="mean", prompts={"query": "dog "}, max_length=12)
+    texts = [*TEXTS, " ".join(TEXTS), ""]
+    batch = encoder.tokenize(texts)
+    assert {(name, array.dtype.name, array.shape) for name, array in batch.items()} == {
+        ("input_ids", "int32", (5, 12)),
+        ("attention_mask", "int32", (5, 12)),
     }
-    assert batch["attention_mask"].sum(axis=1).tolist() == encoder.view.tokens([*TEXTS, long, ""]).lengths.tolist()
-    found = mean_pooled(encoder.module, batch)
-    np.testing.assert_allclose(found, encoder.encode([*TEXTS, long, ""]), atol=1e-5)
+    np.testing.assert_allclose(mean_pooled(encoder.module, batch), encoder.encode(texts), atol=1e-5)
     prompted = mean_pooled(encoder.module, encoder.tokenize(TEXTS, prompt="dog "))
     np.testing.assert_allclose(prompted, encoder.encode_query(TEXTS), atol=1e-5)
     assert encoder.tokenize([])["input_ids"].shape[0] == 0
 
 
+@pytest.mark.slow
 def test_a_loop_of_ones_own_in_jax_and_flax(engine, shallow_model, tmp_path):
     """From the module over jit, grad and vmap back into an encoder, and into sentence-transformers."""
     encoder = Encoder(shallow_model, pooling="mean", engine=engine)
@@ -117,17 +90,20 @@ def test_a_loop_of_ones_own_in_jax_and_flax(engine, shallow_model, tmp_path):
     np.testing.assert_allclose(jax.jit(embed)(params, batch), expected, atol=1e-5)
     each = jax.tree.map(lambda x: x[:, None], batch)
     np.testing.assert_allclose(jax.vmap(embed, (None, 0))(params, each)[:, 0], expected, atol=1e-5)
-    target = np.ones_like(expected)
-    steepest = jax.grad(lambda params: ((embed(params, batch) - target) ** 2).mean())(params)
+    steepest = jax.grad(lambda params: ((embed(params, batch) - 1) ** 2).mean())(params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(steepest))
 
     nnx.update(module, jax.tree.map(lambda x, slope: x - slope, params, steepest))
-    trained = encoder.with_module(module)
-    found = trained.encode(TEXTS)
+    new = encoder.with_module(module)
+    found = new.encode(TEXTS)
     np.testing.assert_allclose(found, mean_pooled(module, batch), atol=1e-5)
     np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
     assert np.abs(found - expected).max() > 0.01
-    folder = trained.save(tmp_path / "trained")
+    reference = Encoder.from_module(module, shallow_model, pooling="mean")
+    np.testing.assert_allclose(new.encode(TEXTS, pooling="max"), reference.encode(TEXTS, pooling="max"), atol=1e-4)
+    assert new.view.fingerprint == reference.view.fingerprint != encoder.view.fingerprint
+    assert (new.view.core.engine.name, new.max_length) == (engine, encoder.max_length)
+    folder = new.save(tmp_path / "trained")
     np.testing.assert_allclose(Encoder(folder).encode(TEXTS), found, atol=1e-5)
     sentence_transformers = pytest.importorskip("sentence_transformers")
     theirs = sentence_transformers.SentenceTransformer(str(folder)).encode(TEXTS)

@@ -25,10 +25,8 @@ def views():
 
 ASKED = {
     "encode": lambda view, i: view.with_prompt(f"{i % 3}: ")(SENTENCES[0]),
-    "prompts": lambda view, i: view.with_prompt(f"{i}: "),
-    "lengths": lambda view, i: view.cut(1 + i % view.width, i % 2 == 0),
     "poolings": lambda view, i: view.with_pooling(("cls", "max", "layers:0+1")[i % 3]),
-    "a chain": lambda view, i: view.with_prompt(f"{i}: ").with_prompt(f"{i}, ").cut(2, True),
+    "a chain": lambda view, i: view.with_prompt(f"{i}: ").with_prompt(f"{i}, ").cut(1 + i % view.width, i % 2 == 0),
 }
 
 
@@ -44,12 +42,9 @@ TEXTS = generated(60)
 DERIVED = {
     "itself": lambda e: e,
     "with_pooling": lambda e: e.with_pooling("cls"),
-    "then": lambda e: e.with_view(e.view.then(Truncate(4))),
+    "with_view": lambda e: e.with_view(e.view.then(Truncate(4)).judged()),
     "whiten": lambda e: e.whiten(TEXTS, k=4),
     "shrink": lambda e: e.shrink(TEXTS, k=4, bytes=2),
-    "without_code": lambda e: e.shrink(TEXTS, k=4, bytes=2).with_view(e.shrink(TEXTS, k=4, bytes=2).view.uncoded),
-    "before_whitening": lambda e: e.whiten(TEXTS, k=4).with_view(e.whiten(TEXTS, k=4).view.unfitted),
-    "judged": lambda e: e.with_view(e.view.judged()),
     "with_module": lambda e: e.with_module(e.module),
 }
 

@@ -34,6 +34,11 @@ def test_every_sentence_once_in_a_batch_that_fits_it(lengths, budget, multiple, 
         check(batch, lengths, multiple)
         assert batch.tokens <= budget or len(batch.rows) <= multiple
         assert max_rows is None or batch.height <= max(max_rows, multiple)
+        halves = batch.halved(lengths, multiple)
+        np.testing.assert_array_equal(np.concatenate([half.rows for half in halves]), batch.rows)
+        for half in halves:
+            check(half, lengths, multiple)
+            assert half.height < batch.height or batch.height == multiple
 
 
 def test_few_shapes_and_little_padding_for_many_sentences():
@@ -42,20 +47,6 @@ def test_few_shapes_and_little_padding_for_many_sentences():
     assert len({(b.height, b.length, b.tokens) for b in batches}) <= len(length_ladder(64)) + 2
     assert sum(b.tokens for b in batches) < 1.02 * lengths.sum()
     assert sum(b.height * b.length for b in batches) < 1.3 * lengths.sum()
-
-
-@given(
-    lengths=st.lists(st.integers(2, 64), min_size=1, max_size=60),
-    multiple=st.sampled_from([1, 2, 8]),
-)
-def test_halves_hold_the_sentences_in_order(lengths, multiple):
-    lengths = np.asarray(lengths, np.int64)
-    for batch in Layout(64, 512, multiple).plan(lengths):
-        parts = batch.halved(lengths, multiple)
-        np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), batch.rows)
-        for part in parts:
-            check(part, lengths, multiple)
-            assert part.height < batch.height or batch.height == multiple
 
 
 @pytest.mark.parametrize("max_length", [3, 8, 64, 100, 512])

@@ -12,7 +12,7 @@ import pytest
 
 from jaxwhiten import Encoder, build_index
 from jaxwhiten.engines import cache
-from jaxwhiten.errors import MismatchError, ModelError
+from jaxwhiten.errors import ModelError
 from jaxwhiten.models import folders
 
 pytest.importorskip("openvino")
@@ -26,7 +26,6 @@ import sys
 from jaxwhiten import Encoder
 encoder = Encoder.from_pretrained({folder!r}, pooling="mean")
 vectors = encoder.encode({texts!r}).tolist(), encoder.encode({texts!r}[0]).tolist()
-codes = encoder.encode({texts!r}, precision="ubinary").tolist()
 """
 SEARCH = "import sys; from jaxwhiten.commands.cli import main; main(['search', {index!r}, 'A man.', '-k', '1'])"
 TELL = "\nimport json; print(json.dumps([sorted(set({heavy!r}) & set(sys.modules)), {rest}]))"
@@ -54,15 +53,12 @@ def process(code, rest):
 @pytest.mark.slow
 def test_a_later_process_imports_nothing_heavy_and_gives_the_same_vectors(folder):
     code = ENCODE.format(folder=str(folder), texts=TEXTS)
-    first, later = (process(code, "[vectors, encoder.view.fingerprint, codes]") for _ in range(2))
+    first, later = (process(code, "[vectors, encoder.view.fingerprint]") for _ in range(2))
     assert "jax" in first[0]
     assert later == [[], first[1]]
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
     vectors = encoder.encode(TEXTS)
-    codes = np.packbits(vectors > 0, axis=1).tolist()
-    assert later[1] == [[vectors.tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.view.fingerprint, codes]
-    assert encoder.view.fingerprint == Encoder.from_pretrained(folder, pooling="mean", engine="jax").view.fingerprint
-    assert encoder.module.config == encoder.view.core.config
+    assert later[1] == [[vectors.tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.view.fingerprint]
 
 
 @pytest.mark.slow
@@ -80,18 +76,14 @@ def test_other_processors_have_compiled_forms_of_their_own(small, tmp_path, monk
     assert len(list(tmp_path.rglob("graph.bin"))) == 1
 
 
+@pytest.mark.slow
 def test_a_search_imports_nothing_heavy(folder, tmp_path):
     encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
     index = build_index(encoder.encode(TEXTS), space=encoder.view.space, documents=TEXTS)
     index.save(tmp_path / "index")
     code = SEARCH.format(index=str(tmp_path / "index"))
-    for _ in range(3):
-        sources = cache._code.__wrapped__()
-        process(code, "0")
-        later = process(code, "0")
-        if cache._code.__wrapped__() == sources:  # else they were edited, and what was kept is made again
-            break
-    assert later == [[], 0]
+    process(code, "0")
+    assert process(code, "0") == [[], 0]
 
 
 DAMAGES = {
@@ -134,34 +126,17 @@ def replaced(folder, place):
 
 @pytest.fixture
 def others(small, tmp_path):
+    """A folder like that of the model, with other weights."""
     from safetensors.numpy import load_file, save_file
 
     other = shutil.copytree(small, tmp_path / "model of others")
-    about = (small / WEIGHTS).stat()
-    tensors = load_file(other / WEIGHTS)
-    name = next(name for name in tensors if "word_embeddings" in name)
-    tensors[name] = tensors[name][::-1].copy()
-    for where, content in ((other, tensors), (small, load_file(small / WEIGHTS))):
-        save_file(content, where / WEIGHTS, metadata={"format": "pt"})
-        os.utime(where / WEIGHTS, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert (small / WEIGHTS).stat().st_size == (other / WEIGHTS).stat().st_size
+    tensors = load_file(small / WEIGHTS)
+    words = next(name for name in tensors if "word_embeddings" in name)
+    for folder in (small, other):
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        os.utime(folder / WEIGHTS, (1e9, 1e9))
+        tensors[words] = tensors[words][::-1].copy()
     return other
-
-
-def test_weights_of_equal_size_and_time_are_other_weights(small, others, tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxwhiten.io.cache._TICK", -(10**10))
-    reading = {"pooling": "mean", "tuned": True}
-    before = Encoder.from_pretrained(small, **reading)
-    index, vectors = before.index(TEXTS), before.encode(TEXTS)
-    replaced(small, tmp_path)
-    expected = Encoder.from_pretrained(small, **reading, engine="jax").encode(TEXTS)
-    assert np.abs(expected - vectors).max() > 1e-3
-    for engine in ("openvino", "jax"):
-        after = Encoder.from_pretrained(small, **reading, engine=engine)
-        np.testing.assert_allclose(after.encode(TEXTS), expected, atol=2e-5)
-        assert after.view.fingerprint != before.view.fingerprint
-        with pytest.raises(MismatchError, match="expected other weights"):
-            index.check_fits(after.view.space)
 
 
 @pytest.mark.parametrize("engine", ["openvino", "jax"])
@@ -193,8 +168,9 @@ def test_a_folder_that_is_replaced_while_an_encoder_reads_it(small, others, tmp_
     np.testing.assert_allclose(found.encode(TEXTS), anew.encode(TEXTS), atol=1e-6)
 
 
-def test_a_folder_that_is_replaced_after_an_encoder_was_made(small, others, tmp_path):
-    """The weights of a later process are read only if something new is compiled: of the old weights, or not at all."""
+def test_a_folder_that_is_replaced_after_an_encoder_was_made(small, others, tmp_path, monkeypatch):
+    """Its weights are read only if something new is compiled, and a later encoder has those of the new folder."""
+    monkeypatch.setattr("jaxwhiten.io.cache._TICK", -(10**10))
     vectors = Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS)
     later = Encoder.from_pretrained(small, pooling="mean", engine="openvino")
     replaced(small, tmp_path)
@@ -202,26 +178,10 @@ def test_a_folder_that_is_replaced_after_an_encoder_was_made(small, others, tmp_
     for new in (lambda: later.encode(TEXTS, pooling="cls"), lambda: later.module):
         with pytest.raises(ModelError, match="changed after the model was loaded"):
             new()
-    assert np.abs(Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS) - vectors).max() > 0
-
-
-@pytest.mark.slow
-def test_what_was_used_last_is_kept(folder, tmp_path, monkeypatch):
-    reading = {"pooling": "mean", "engine": "openvino", "max_length": 16}
-    vectors = Encoder.from_pretrained(folder, **reading).encode(TEXTS)
-    entries = tmp_path / "cache" / "compiled"
-    (before,) = entries.iterdir()
-    assert list(before.rglob("*.blob"))
-    most = 1.5 * sum(file.stat().st_size for file in before.rglob("*.*"))
-    monkeypatch.setenv("JAXWHITEN_CACHE_GB", str(most / 1e9))
-    other = shutil.copytree(folder, tmp_path / "other")
-    said = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(said | {"pad_token_id": 1}))
-    Encoder.from_pretrained(other, **reading).encode(TEXTS)
-    (after,) = entries.iterdir()
-    assert after != before
-    assert np.array_equal(Encoder.from_pretrained(folder, **reading).encode(TEXTS), vectors)
-    assert list(entries.iterdir()) == [before]
+    after = [Encoder.from_pretrained(small, pooling="mean", engine=engine) for engine in ("openvino", "jax")]
+    np.testing.assert_allclose(after[0].encode(TEXTS), after[1].encode(TEXTS), atol=2e-5)
+    assert np.abs(after[1].encode(TEXTS) - vectors).max() > 1e-3
+    assert after[0].view.fingerprint == after[1].view.fingerprint != later.view.fingerprint
 
 
 def test_a_damaged_compiled_form_is_compiled_again(small, tmp_path):
@@ -230,10 +190,3 @@ def test_a_damaged_compiled_form_is_compiled_again(small, tmp_path):
     (blob,) = (tmp_path / "cache").rglob("*.blob")
     blob.write_bytes(DAMAGES["cut"](blob.read_bytes()))
     assert np.array_equal(Encoder.from_pretrained(small, pooling="mean", engine="openvino").encode(TEXTS), vectors)
-
-
-def test_nothing_is_kept_where_nobody_wants_it(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
-    Encoder.from_pretrained(folder, pooling="mean", engine="openvino").encode(TEXTS)
-    assert cache.ModelCache.of(folder) is None
-    assert not (tmp_path / "cache" / "compiled").exists()

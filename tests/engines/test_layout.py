@@ -18,19 +18,6 @@ pytestmark = pytest.mark.devices
 TEXTS = generated(150)
 
 
-@settings(max_examples=200, deadline=None)
-@given(lengths=st.lists(st.integers(2, 128), min_size=1, max_size=300), slots=st.sampled_from([1, 4, 16]))
-def test_rows_hold_every_sentence_once_and_no_more_than_fits(lengths, slots):
-    lengths = np.asarray(lengths, np.int64)
-    order, row, slot = batching.fill_rows(lengths, slots=slots)
-    np.testing.assert_array_equal(np.sort(order), np.arange(len(lengths)))
-    assert (np.diff(row) >= 0).all()
-    assert np.bincount(row, weights=lengths[order]).max() <= 128
-    for number in range(row[-1] + 1):  # slots are used from the first on
-        np.testing.assert_array_equal(np.sort(slot[row == number]), np.arange(np.sum(row == number)))
-    assert slot.max() < slots
-
-
 def test_rows_are_full_where_lengths_allow_it():
     lengths = np.random.default_rng(0).integers(8, 65, 20_000)
     _, row, _ = batching.fill_rows(lengths)
@@ -77,16 +64,6 @@ def test_without_shared_rows_the_plan_is_that_of_packed_batches():
         np.testing.assert_array_equal(batch.rows, other.rows)
 
 
-@pytest.fixture(scope="module")
-def encoders(tiny_model):
-    """On eight devices: with packed batches, and with shared rows."""
-    packed, shared = (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32) for _ in range(2))
-    assert not packed.view.core.engine.layout.share_rows
-    shared.view.core.engine.layout.share_rows = True
-    shared.view.core.engine.layout.token_budget = 8 * 512
-    return packed, shared
-
-
 @pytest.mark.slow
 def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, monkeypatch):
     folder = write_model(tmp_path, num_layers=1, max_positions=256)
@@ -99,25 +76,16 @@ def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, mo
     np.testing.assert_allclose(long.encode(texts), packed.encode(texts), atol=1e-5)
 
 
-def test_a_pooling_of_whole_rows_keeps_packed_batches(encoders):
+def test_shared_rows_give_the_vectors_of_packed_batches_which_poolings_of_whole_rows_keep(tiny_model):
+    """On eight devices."""
     import eval.poolings  # noqa: F401 (adds its poolings)
 
-    packed, shared = encoders
-    names = ("mean", "ditto:1+2", "promptbert")
+    packed, shared = (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32) for _ in range(2))
+    assert not packed.view.core.engine.layout.share_rows
+    shared.view.core.engine.layout.share_rows = True
+    shared.view.core.engine.layout.token_budget = 8 * 512
+    names = ("mean", "max", "cls", "ditto:1+2", "promptbert")
     assert not shared.view.with_pooling("ditto:1+2").head.by_segment
-    found, expected = (by_pooling(encoder, TEXTS[:20], names) for encoder in (shared, packed))
+    found, expected = (by_pooling(encoder, TEXTS[:60], names) for encoder in (shared, packed))
     for name in names:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
-
-
-def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
-    _, shared = encoders
-    lengths = shared.view.core.tokenizer(TEXTS).lengths
-    one, other = next((i, j) for i in range(40) for j in range(i) if lengths[i] == lengths[j] and TEXTS[i] != TEXTS[j])
-    changed = [*TEXTS]
-    changed[one] = TEXTS[other]
-    before, after = (by_pooling(shared, texts, ["mean", "max", "cls"]) for texts in (TEXTS, changed))
-    others = np.arange(len(TEXTS)) != one
-    for name in before:
-        np.testing.assert_array_equal(before[name][others], after[name][others])
-        assert np.abs(before[name][one] - after[name][one]).max() > 1e-3

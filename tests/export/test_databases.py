@@ -8,7 +8,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.databases import DATABASES, front, save_database, turn
+from tests.conftest import ROOT
 from tests.documents import blocks
 
 CLIENTS = {
@@ -29,7 +29,6 @@ CLIENTS = {
     "sqlite-vec": ("apsw", "sqlite_vec"),
 }
 SIZE = 16
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "databases.md"
 
 
@@ -73,25 +72,18 @@ def test_signs_of_turned_columns_measure_angles(whitening):
 
 
 def test_what_does_not_fit_is_refused(encoder, tmp_path):
-    for small, database, how, words in (
-        (encoder, "lancedb", [48], "48 bytes of lancedb"),
-        (encoder.with_view(encoder.view.unfitted), "qdrant", [], "no whitening"),
-    ):
-        with pytest.raises(InputError, match=words):
-            save_database(tmp_path / "out", small, database, *how)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.fixture(scope="module")
-def tuned():
-    """An encoder that needs no whitening, and the same with a code."""
-    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
-    return encoder, encoder.shrink([f"{i} plans" for i in range(300)], bytes=16)
+    with pytest.raises(InputError, match="48 bytes of lancedb"):
+        save_database(tmp_path / "out", encoder, "lancedb", 48)
+    with pytest.raises(InputError, match="no whitening"):
+        save_database(tmp_path / "out", encoder.with_view(encoder.view.unfitted), "qdrant")
+    save_database(tmp_path / "out", encoder, "sqlite-vec", SIZE)
+    with pytest.raises(InputError, match="stores no metadata"):
+        databases.fill(tmp_path / "out", "place", ["a"], ["a man"], encoder.encode, metadata=[{}])
 
 
 @pytest.mark.parametrize(("database", "size"), [("pgvector", 32), ("qdrant", 132), ("milvus", 256), ("sqlite-vec", 32)])
-def test_an_encoder_that_needs_no_whitening_needs_none(tuned, tmp_path, database, size):
-    encoder, coded = tuned
+def test_an_encoder_that_needs_no_whitening_needs_none(tmp_path, database, size):
+    encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
     settings = save_database(tmp_path / "out", encoder, database)
     assert (settings["bytes"], settings["columns"], "gamma" in settings) == (size, 256, False)
     texts = ["a man plays", "two dogs run", "it rains"]
@@ -100,7 +92,6 @@ def test_an_encoder_that_needs_no_whitening_needs_none(tuned, tmp_path, database
     np.testing.assert_allclose(small @ small.T, x @ x.T, atol=1e-4)  # a rotation, or none
     if size != 32:
         np.testing.assert_allclose(small, x, atol=1e-4)
-    assert save_database(tmp_path / "coded", coded, database)["bytes"] == 16
 
 
 @pytest.mark.parametrize(
@@ -146,57 +137,15 @@ def test_the_blocks_of_the_page_run(minilm, tmp_path):
         assert "[('a', " in passes(["-c", code], tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("database", "module"), [(name, module) for name, modules in export._CLIENTS.items() for module in modules]
-)
-def test_a_client_that_is_missing_is_named_first(tmp_path, capsys, monkeypatch, database, module):
+@pytest.mark.parametrize("database", DATABASES)
+def test_a_client_that_is_missing_is_named_first(tmp_path, capsys, monkeypatch, database):
     """Before the index and the model are read, which are not there."""
-    names = dict.fromkeys(export._CLIENTS[database])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else names)
-    monkeypatch.setitem(sys.modules, module, None)
+    *there, missing = export._CLIENTS[database]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else there)
+    monkeypatch.setitem(sys.modules, missing, None)
     words = ["--model", "none/", "-o", str(tmp_path / "out"), "--from", str(tmp_path), "--into", "place"]
     assert cli.main(["export", "--format", database, *words]) == 2
-    assert f"Filling {database} needs the package {module}, which is not installed" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("database", ["sqlite-vec", "lancedb", "qdrant"])  # the others have servers: see above
-def test_a_database_is_brought_level(encoder, tmp_path, database):
-    if database not in installed():
-        pytest.skip("needs the extra databases")
-    save_database(tmp_path / "out", encoder, database, SIZE)
-    place, encoded = str(tmp_path / "place"), []
-    small = Encoder.from_pretrained(tmp_path / "out" / "model")
-
-    def encode(texts):
-        encoded.extend(texts)
-        return small.encode(texts)
-
-    def fill(texts, **how):
-        encoded.clear()
-        return databases.fill(tmp_path / "out", place, list(texts), list(texts.values()), encode, **how)
-
-    def rows():
-        recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
-        db = recipe["connect"](place)
-        found = sorted(recipe["rows"](db))
-        assert recipe["known"](db) == {id for id, _ in found}
-        if hasattr(db, "close"):
-            db.close()
-        return found
-
-    with pytest.raises(InputError, match="stores no metadata"):
-        fill({"a": "a man plays"}, metadata=[{}])
-    first = {"it's": "a man plays", "b": "two dogs run", "c": "it rains"}
-    assert fill(first) == (3, 0, 0)
-    assert fill(first) == (0, 0, 0)
-    then = {"it's": "a woman plays", "c": "it rains", "d": "birds wait"}
-    assert fill(then, keep=True) == (1, 0, 0)
-    assert rows() == sorted((first | {"d": "birds wait"}).items())
-    assert fill(then) == (0, 1, 1)
-    assert encoded == ["a woman plays"]
-    assert rows() == sorted(then.items())
-    assert fill({"c": "it rains"}) == (0, 0, 2)
-    assert rows() == [("c", "it rains")]
+    assert f"needs the package {missing}, which is not installed" in capsys.readouterr().err
 
 
 def test_the_page_shows_what_is_written():
@@ -218,10 +167,10 @@ def fitted(tiny_model, texts):
     return {"coded": base.shrink(texts, bytes=8), "whitened": base.whiten(texts)}
 
 
-def test_lancedb_takes_the_points_of_a_code(tiny_model, texts, tmp_path):
+def test_lancedb_takes_the_points_of_a_code(fitted, texts, tmp_path):
     pytest.importorskip("lancedb")
     pytest.importorskip("lance")
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, tuned=True).shrink(texts, bytes=8)
+    encoder = fitted["coded"]
     settings = save_database(tmp_path / "out", encoder, "lancedb")  # of vectors with a large mean
     assert (settings["bytes"], settings["columns"]) == (8, encoder.view.head.code.quantizer().width)
     recipe = runpy.run_path(str(tmp_path / "out" / "recipe.py"))
@@ -248,8 +197,8 @@ def test_a_model_that_ends_with_a_code_goes_into_every_database(fitted, texts, t
     if database == "lancedb":
         assert "the points of a code" in save_database(tmp_path, fitted["coded"], database)["quantizer"]
         return
-    coded, whitened = (save_database(tmp_path / name, encoder, database, 8) for name, encoder in fitted.items())
-    assert coded == whitened
+    coded = save_database(tmp_path / "coded", fitted["coded"], database)
+    assert coded == save_database(tmp_path / "whitened", fitted["whitened"], database, 8)
     models = [Encoder.from_pretrained(tmp_path / name / "model") for name in fitted]
     of_code, of_whitening = (model.encode(texts[:9]) for model in models)
     np.testing.assert_allclose(np.abs(of_code @ of_code.T), np.abs(of_whitening @ of_whitening.T), atol=1e-5)

@@ -14,7 +14,7 @@ from huggingface_hub.utils import validate_repo_id
 from jaxwhiten import Encoder, Whitening, normalize, push_to_hub
 from jaxwhiten.errors import InputError, OutputError
 from jaxwhiten.export import model_card, save_onnx
-from jaxwhiten.head.head import PoolingWarning
+from tests.conftest import slow_but
 from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
@@ -24,7 +24,7 @@ def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24, prompts={"query": "query: "})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FAMILIES, "bert", "gemma3_text"))
 def test_onnx_runtime_gives_the_vectors_of_every_family(tmp_path, family):
     """`tests/head` has every head."""
     model = write_model(tmp_path / "model", **FAMILIES[family])
@@ -34,36 +34,24 @@ def test_onnx_runtime_gives_the_vectors_of_every_family(tmp_path, family):
     np.testing.assert_allclose(run(tmp_path / "out", SENTENCES[:1]), found[:1], atol=1e-5)
 
 
-def test_onnx_runtime_gives_the_vectors_of_minilm(minilm, tmp_path):
-    encoder = Encoder.from_pretrained(minilm, pooling="auto", max_length=64)
-    out = save_onnx(tmp_path / "out", encoder)
-    np.testing.assert_allclose(run(out, max_length=64), encoder.encode(SENTENCES), atol=1e-5)
-
-
 def test_whiten_fits_and_shares_the_weights(encoder):
     texts = [f"{a} {b}" for a in SENTENCES for b in SENTENCES]
     small = encoder.whiten(texts, k=4)  # without a warning: 100 rows are enough for 4 columns
     with pytest.warns(UserWarning, match="on 100 rows"):
         encoder.whiten(texts, k=16, shrinkage=None)
-    fitted, vectors = Whitening(n_components=4, shrinkage="oas").fit(encoder.encode(texts)), encoder.encode(SENTENCES)
+    fitted = Whitening(n_components=4, shrinkage="oas").fit(encoder.encode(texts))
+    vectors = encoder.encode(SENTENCES)
     np.testing.assert_allclose(small.encode(SENTENCES), normalize(fitted.transform(vectors)), atol=1e-4)
     assert small.view.core.engine is encoder.view.core.engine
     assert (encoder.dimension, small.dimension) == (32, 4)
     assert small.view.head.whitening.provenance["fingerprint"] == encoder.view.fingerprint
-    changed = fitted.with_params(n_components=2, gamma=0.5)
-    fewer = encoder.with_whitening(changed, normalize=False)
-    np.testing.assert_allclose(fewer.encode(SENTENCES), changed.transform(vectors), atol=1e-4)
-    with pytest.warns(PoolingWarning, match="omits"):
-        found = [small.encode(SENTENCES, pooling=name) for name in ("auto", "mean", "cls")]
-    assert [x.shape[1] for x in found] == [4, 4, 32]
+    bare = encoder.with_whitening(fitted, normalize=False)
+    np.testing.assert_allclose(bare.encode(SENTENCES), fitted.transform(vectors), atol=1e-4)
 
 
 def test_half_precision_is_half_the_size_and_no_model_is_written_over(encoder, tiny_model, tmp_path):
-    sizes = [
-        (encoder.save(tmp_path / dtype, dtype=dtype) / "model.safetensors").stat().st_size
-        for dtype in ("float32", "float16")
-    ]
-    assert sizes[1] < 0.6 * sizes[0]
+    half = encoder.save(tmp_path / "half", dtype="float16") / "model.safetensors"
+    assert half.stat().st_size < 0.6 * (tiny_model / "model.safetensors").stat().st_size
     with pytest.raises(InputError, match="own folder"):
         encoder.save(tiny_model)
 
@@ -96,7 +84,7 @@ def hub(monkeypatch, tmp_path):
     return api
 
 
-def test_what_is_pushed_can_be_loaded(hub, encoder):
+def test_what_is_pushed_can_be_loaded_and_may_be_a_branch_of_a_pull_request(hub, encoder):
     small = encoder.whiten(np.random.default_rng(0).normal(size=(400, 32)).astype(np.float32), k=8)
     assert push_to_hub(small, "small", token="t", scores={"STS-B": 71.25}) == "the commit"
     huggingface_hub.HfApi.assert_called_once_with(token="t")
@@ -108,17 +96,13 @@ def test_what_is_pushed_can_be_loaded(hub, encoder):
     assert card.count("# small\n") == 1
     again = Encoder.from_pretrained(hub.folder)
     np.testing.assert_allclose(again.encode_query(SENTENCES), small.encode_query(SENTENCES), atol=1e-5)
-
-
-def test_a_branch_of_a_pull_request(hub, encoder):
+    shutil.rmtree(hub.folder)
     how = {"revision": "try", "create_pr": True, "commit_message": "A try", "private": True}
     assert push_to_hub(encoder, "me/small", **how) == "the pull request"
-    hub.create_repo.assert_called_once_with("me/small", private=True, exist_ok=True)
+    hub.create_repo.assert_called_with("me/small", private=True, exist_ok=True)
     hub.create_branch.assert_called_once_with("me/small", branch="try", exist_ok=True)
     given = hub.upload_folder.call_args.kwargs
-    assert {name: given[name] for name in ("revision", "create_pr", "commit_message")} == {
-        name: how[name] for name in ("revision", "create_pr", "commit_message")
-    }
+    assert (given["revision"], given["create_pr"], given["commit_message"]) == ("try", True, "A try")
 
 
 def test_what_the_hub_refuses_is_said(hub, encoder):

@@ -10,9 +10,7 @@ from tokenizers import Tokenizer
 
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.encoding import distil_static
-from jaxwhiten.export import export_sentence_transformer, save_onnx, save_trained
-from jaxwhiten.export.databases import save_database
-from jaxwhiten.head import Normalize
+from jaxwhiten.export import save_onnx, save_trained
 from tests.tiny import SENTENCES, write_cross_encoder
 
 LONGEST = 40
@@ -27,41 +25,26 @@ def paragraphs():
 
 
 @pytest.fixture(scope="module")
-def source(tiny_model, tmp_path_factory):
-    """A folder whose tokenizer, like MiniLM's, truncates and pads to a length of its own."""
-    folder = tmp_path_factory.mktemp("source") / "model"
-    shutil.copytree(tiny_model, folder)
+def encoder(tiny_model, tmp_path_factory):
+    """Of a folder whose tokenizer, like MiniLM's, truncates and pads to a length of its own."""
+    folder = shutil.copytree(tiny_model, tmp_path_factory.mktemp("source") / "model")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(16)
     tokenizer.enable_padding(length=16)
     tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
+    return Encoder.from_pretrained(folder, pooling="mean", max_length=LONGEST, prompts=PROMPTS, device="cpu:0")
 
 
-@pytest.fixture(scope="module")
-def encoder(source):
-    how = {"max_length": LONGEST, "prompts": PROMPTS, "device": "cpu:0"}
-    encoder = Encoder.from_pretrained(source, pooling="mean", **how)
-    return encoder.with_view(encoder.view.then(Normalize()))
+def cross(folder, encoder, texts):
+    CrossEncoder.from_pretrained(write_cross_encoder(folder.parent / "pairs"), max_length=LONGEST).save(folder)
 
 
-def database(folder, encoder, texts):
-    save_database(folder.parent / "db", encoder.whiten(encoder.encode(texts), k=8), "sqlite-vec", 8, gamma=1.0)
-    shutil.copytree(folder.parent / "db" / "model", folder)
-
-
+NOTHING = {"base_model": "base", "recipe": {}, "scores": {}, "before": {}}
 FOLDERS = {
-    "save": lambda folder, encoder, texts: encoder.save(folder),
-    "card": lambda folder, encoder, texts: export_sentence_transformer(folder, encoder),
-    "trained": lambda folder, encoder, texts: save_trained(
-        folder, encoder, base_model="base", recipe={}, scores={}, before={}
-    ),
+    "trained": lambda folder, encoder, texts: save_trained(folder, encoder, **NOTHING),
     "onnx": lambda folder, encoder, texts: save_onnx(folder, encoder),
-    "database": database,
     "static": lambda folder, encoder, texts: distil_static(encoder, texts, 8).save(folder),
-    "cross": lambda folder, encoder, texts: CrossEncoder.from_pretrained(
-        write_cross_encoder(folder.parent / "pairs"), max_length=LONGEST
-    ).save(folder),
+    "cross": cross,
 }
 
 
@@ -86,18 +69,3 @@ def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tm
     if kind not in ("cross", "static"):
         saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
         assert saved["prompts"] == PROMPTS
-
-
-def test_an_exported_graph_with_its_own_tokenizer_is_the_encoder(encoder, paragraphs, tmp_path):
-    pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    out = save_onnx(tmp_path / "out", encoder)
-    session, tokenizer = runtime.InferenceSession(str(out / "model.onnx")), Tokenizer.from_file(f"{out}/tokenizer.json")
-    prompts = json.loads((out / "config_sentence_transformers.json").read_text())["prompts"]
-    for prompt in ("", *prompts.values()):
-        vectors = []
-        for text in paragraphs:
-            encoded = tokenizer.encode(prompt + text)
-            ids, mask = (np.array([row], np.int64) for row in (encoded.ids, encoded.attention_mask))
-            vectors.append(session.run(None, {"input_ids": ids, "attention_mask": mask})[0][0])
-        np.testing.assert_allclose(vectors, encoder.encode(paragraphs, prompt=prompt), atol=1e-4, err_msg=prompt)

@@ -20,25 +20,20 @@ def whitening():
     return Whitening(n_components=12, beta=0.9, gamma=0.8).fit(x.astype(np.float32))
 
 
-def expected(model, pooling, whitening, length=24):
-    vectors = Encoder.from_pretrained(model, pooling=pooling, max_length=length).encode(SENTENCES)
-    return vectors if whitening is None else normalize(whitening.transform(vectors))
-
-
-def export(folder, model, whitening=None, *, name=None, scores=None, **reading):
-    """Writes a model with a whitening behind it."""
-    encoder = Encoder.from_pretrained(model, **reading)
-    encoder = encoder if whitening is None else encoder.with_whitening(whitening)
-    return export_sentence_transformer(folder, encoder, name=name, scores=scores)
+def whitened(folder, model, pooling, whitening, **options):
+    """Writes a model with a whitening behind it; the folder, and the vectors that it has to give."""
+    encoder = Encoder.from_pretrained(model, pooling=pooling, max_length=24)
+    out = export_sentence_transformer(folder, encoder.with_whitening(whitening), **options)
+    return out, normalize(whitening.transform(encoder.encode(SENTENCES)))
 
 
 def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_path, whitening):
-    first = export(tmp_path / "first", tiny_model, pooling="last2avg", max_length=24, whitening=whitening)
+    first, vectors = whitened(tmp_path / "first", tiny_model, "last2avg", whitening)
     second = Whitening(n_components=5).fit(np.random.default_rng(1).normal(size=(300, 12)).astype(np.float32))
-    out = export(tmp_path / "out", first, whitening=second)
+    out, wanted = whitened(tmp_path / "out", first, "auto", second)
+    np.testing.assert_allclose(wanted, normalize(second.transform(vectors)), atol=1e-5)
     kinds = [row["type"].rpartition(".")[2] for row in json.loads((out / "modules.json").read_text())]
     assert kinds == ["Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize", "Dense", "Normalize"]
-    wanted = normalize(second.transform(expected(tiny_model, "last2avg", whitening)))
     np.testing.assert_allclose(Encoder.from_pretrained(out).encode(SENTENCES), wanted, atol=1e-5)
     peer = pytest.importorskip("sentence_transformers")
     theirs = peer.SentenceTransformer(str(out), device="cpu").encode(SENTENCES)
@@ -65,11 +60,8 @@ def test_faiss_whitens_and_searches(tmp_path, whitening):
 def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, whitening, pooling):
     torch = pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
-    out = export(
-        tmp_path / "out", tiny_model, whitening=whitening, pooling=pooling, max_length=24, scores={"STS-B test": 71.318}
-    )
+    out, wanted = whitened(tmp_path / "out", tiny_model, pooling, whitening, scores={"STS-B test": 71.318})
     card = (out / "README.md").read_text(encoding="utf-8")
-    wanted = expected(tiny_model, pooling, whitening)
     snippets = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
     assert len(snippets) == 2
     for code in snippets:

@@ -17,7 +17,7 @@ from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import OutputError
 from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import load_index
-from tests.conftest import ONE_DEVICE, own_cache
+from tests.commands.conftest import contents
 from tests.faults.conftest import earlier
 from tests.sentences import generated
 
@@ -58,10 +58,6 @@ def words(what, output, corpus, tiny_model, whitening_file, vectors):
     }[what]
 
 
-def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def fill(disk, leave):
     free = shutil.disk_usage(disk).free
     (disk / "filler").write_bytes(b"\0" * (free - leave))
@@ -93,8 +89,7 @@ def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vector
         assert said == f"error: {output}: {wanted}"
     else:
         assert _FULL.fullmatch(said)[1] == str(output)
-    after = contents(disk)
-    assert after == before
+    assert contents(disk) == before
     if index:
         assert load_index(output).size == 20
 
@@ -136,38 +131,6 @@ def test_a_full_cache(run, disk, corpus, tiny_model, tmp_path, monkeypatch):
     assert len(list((disk / "store").iterdir())) == 1
 
 
-def limited(code, tmp_path, most=4096):
-    """Runs code in a process whose files may not grow beyond `most` bytes: a full disk without a mount."""
-    limit = (
-        "import resource, signal\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
-    )
-    return subprocess.run(
-        [sys.executable, "-B", "-c", limit + code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")},
-        timeout=120,
-    )
-
-
-def test_tensors_where_files_may_not_grow(tmp_path):
-    path = tmp_path / "x"
-    io.save_tensors(path, {"a": np.zeros(3)}, kind="moments", header={})
-    before = path.read_bytes()
-    code = (
-        "import numpy as np; from jaxwhiten import io; from jaxwhiten.errors import OutputError\n"
-        f"try: io.save_tensors({str(path)!r}, {{'a': np.zeros(100_000)}}, kind='moments', header={{}})\n"
-        "except OutputError as error: print('REFUSED', error)"
-    )
-    done = limited(code, tmp_path)
-    assert done.stdout.startswith(f"REFUSED {path}: could not be written ("), done.stderr[-2000:]
-    assert path.read_bytes() == before
-    assert contents(tmp_path) == {Path("x"): before}
-
-
 def test_unreadable_input(run, tmp_path, tiny_model):
     place, output = Path("/proc/self/mem"), tmp_path / "out.npy"
     if not place.exists():
@@ -179,33 +142,16 @@ def test_unreadable_input(run, tmp_path, tiny_model):
     assert not list(tmp_path.glob(".*"))
 
 
-PROGRAM = (  # started in the background of a shell, SIGINT would be ignored
-    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "from jaxwhiten.commands.cli import program; program()"
-)
-
-
-def start(words, tmp_path, **options):
-    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": own_cache(tmp_path / "cache")}
-    command = [sys.executable, "-c", PROGRAM, *map(str, words)]
-    options = {"stdout": subprocess.PIPE, **options}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, **options)
-
-
 @pytest.mark.slow
-def test_stdout_on_a_full_disk(tiny_model, corpus, tmp_path):
+def test_stdout_on_a_full_disk(tiny_model, corpus):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
     with open("/dev/full", "wb") as full:
-        process = start(
-            ["encode", corpus, "-o", "-", "--model", tiny_model, "--pooling", "mean"], tmp_path, stdout=full
-        )
-        said = process.communicate(timeout=120)[1].decode()
-    assert process.returncode == 1, said
-    assert [line for line in said.splitlines() if not line.startswith("warning")] == [
-        "error: the output: could not be written (No space left on device); existing files are intact. Free some space,"
-        " or choose another location."
-    ]
+        words = f"-m jaxwhiten.commands.cli encode {corpus} -o - --model {tiny_model} --pooling mean".split()
+        done = subprocess.run([sys.executable, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1, done.stderr
+    (error,) = [line for line in done.stderr.splitlines() if not line.startswith("warning")]
+    assert _FULL.fullmatch(error).groups()[:2] == ("the output", "No space left on device")
 
 
 def test_what_killed_processes_left_is_cleared_after_a_day(tmp_path):

@@ -19,18 +19,16 @@ NO_ROOM = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while tr
 
 
 class Full(JAXEngine):
-    """An engine with room for some tokens, which says so when a batch is started or when it is fetched."""
+    """An engine with room for some tokens, which says so when a batch is fetched."""
 
-    def __init__(self, engine, tokens, late):
+    def __init__(self, engine, tokens):
         vars(self).update(vars(engine))
-        self.tokens, self.late, self.refused = tokens, late, 0
+        self.tokens, self.refused = tokens, 0
 
     def start(self, batch, tokens, heads, **how):
         if batch.tokens <= self.tokens:
             return super().start(batch, tokens, heads, **how)
         self.refused += 1
-        if not self.late:
-            raise NO_ROOM
         return NO_ROOM
 
     def fetch(self, handle, **how):
@@ -49,19 +47,12 @@ def encoder(tiny_model):
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
 
 
-@pytest.mark.parametrize(
-    ("late", "pooling"),
-    [
-        pytest.param(False, "mean", marks=pytest.mark.slow),
-        pytest.param(True, ("mean", "cls"), marks=[pytest.mark.devices, pytest.mark.slow]),
-        pytest.param(True, "mean", marks=pytest.mark.slow),
-    ],
-)
-def test_batches_are_halved_until_they_fit(encoder, late, pooling):
-    names = [pooling] if isinstance(pooling, str) else pooling
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["mean"], pytest.param(["mean", "cls"], marks=pytest.mark.devices)])
+def test_batches_are_halved_until_they_fit(encoder, names):
     expected = by_pooling(encoder, TEXTS, names)
     # on eight devices the smallest batch has eight rows
-    full = on(encoder, Full(encoder.view.core.engine, 600, late))
+    full = on(encoder, Full(encoder.view.core.engine, 600))
     with pytest.warns(RuntimeWarning, match="Out of device memory"):
         found = by_pooling(encoder, TEXTS, names)
     for name in names:
@@ -72,7 +63,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 
 def test_what_cannot_be_split_is_an_error(encoder):
-    on(encoder, Full(encoder.view.core.engine, 8, False))
+    on(encoder, Full(encoder.view.core.engine, 8))
     with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower `max_length`"):
         encoder.encode(TEXTS)
 
@@ -82,6 +73,6 @@ def test_other_errors_of_the_device_are_not_hidden(encoder):
         def start(self, *_, **how):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    on(encoder, Broken(encoder.view.core.engine, 0, False))
+    on(encoder, Broken(encoder.view.core.engine, 0))
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         encoder.encode(TEXTS)

@@ -19,6 +19,7 @@ from jaxwhiten.search import build_index, semantic_search
 from jaxwhiten.search.text import view_for
 from jaxwhiten.space import SpaceWarning
 from jaxwhiten.views import fit
+from tests.conftest import slow_but
 from tests.sentences import generated
 from tests.tiny import write_model
 
@@ -49,8 +50,8 @@ def documents_of(encoder):
     return encoder.encode_document(TEXTS)
 
 
-def index_of(encoder, **how):
-    return build_index(documents_of(encoder), "jax", documents=TEXTS, **how)
+def index_of(encoder):
+    return build_index(documents_of(encoder), "jax", documents=TEXTS)
 
 
 @functools.lru_cache
@@ -78,8 +79,6 @@ def parts(there, other, folder):
 
 DOCUMENTS = {
     "build_index(space=)": lambda a, b, _: build_index(b.encode_document(NEW), "jax", space=a.documents.space),
-    "build_index(codes=)": lambda a, b, _: index_of(b, codes=coded(a)),
-    "Index.add": lambda a, b, _: index_of(a).add(b.encode_document(NEW), documents=NEW),
     "Moments.merge": lambda a, b, _: moments_of(a).merge(moments_of(b)),
     "Encoder.with_whitening": lambda a, b, _: b.with_whitening(fitted(a)),
     "Encoder.with_code": lambda a, b, _: b.with_code(coded(a)),
@@ -89,7 +88,7 @@ DOCUMENTS = {
 }
 QUERIES = {
     "Index.search": lambda a, b, _: index_of(a).search(b.encode_query(NEW), 2),
-    "view_for": lambda a, b, _: view_for(index_of(a), b),
+    "view_for": lambda a, b, _: view_for(index_of(a), b.view),
 }
 
 
@@ -161,15 +160,13 @@ def test_moments_of_unknown_origin_are_said_so(encoders, run, tmp_path):
     known, unknown = moments_of(encoders["base"]), Moments().update(np.asarray(encoders["weights"].encode(TEXTS)))
     known.save(tmp_path / "known")
     unknown.save(tmp_path / "unknown")
-    with pytest.warns(SpaceWarning):
-        known.merge(unknown)
     with warnings.catch_warnings(action="default"):
         done = run("fit", tmp_path / "known", tmp_path / "unknown", "--moments", tmp_path / "both")
     assert (done.code, f"no encoder is recorded for {tmp_path / 'unknown'}" in done.err) == (0, True), done.err
     assert not {"fingerprint", "head", "model"} & set(Moments.load(tmp_path / "both").provenance)
 
 
-@pytest.mark.parametrize("field", ["weights", "prompt"])
+@pytest.mark.parametrize("field", slow_but(["weights", "prompt"], "weights"))
 def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_path):
     there, other = (encoders[name].save(tmp_path / name) for name in ("base", field))
     (tmp_path / "new.txt").write_text("\n".join(NEW))
@@ -193,12 +190,10 @@ def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_pat
 
 
 @pytest.fixture(scope="module")
-def vectors(tiny_model, tmp_path_factory):
-    """Vectors of an encoder that is no longer there, of the same, of others, and of unknown ones."""
-    folder, other = tiny_model, write_model(tmp_path_factory.mktemp("vectors") / "model", seed=1)
-    found = {"there": made(folder).encode_document(TEXTS), "same": made(folder).encode_document(TEXTS)}
-    found["queries"] = made(folder).encode_query(TEXTS)
-    found["weights"] = made(other).encode_document(TEXTS)
+def vectors(encoders, tiny_model):
+    """Vectors of an encoder, of the same, of others, and of unknown ones."""
+    found = {"there": documents_of(encoders["base"]), "same": made(tiny_model).encode_document(TEXTS)}
+    found |= {"queries": encoders["base"].encode_query(TEXTS), "weights": documents_of(encoders["weights"])}
     return found | {"unknown": np.array(found["weights"])}
 
 

@@ -76,44 +76,10 @@ def attempt(read: Callable[[], Any], names: str = "") -> tuple[Any, JaxwhitenErr
 
 
 # Numbers that overflow, texts that are no names, and containers where none belong.
-ODD = st.sampled_from(
-    [
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1,
-        7,
-        2**31,
-        2**63,
-        10**12,
-        10**400,
-        0.5,
-        -1.5,
-        1e308,
-        float("nan"),
-        float("inf"),
-        -float("inf"),
-        "",
-        "x",
-        "0",
-        "../../etc/passwd",
-        "/dev/zero",
-        "a\0b",
-        "\ud800",
-        "é" * 300,
-        "x" * 5000,
-        [],
-        {},
-        [1],
-        [[]],
-        [0, 10**18],
-        [-1, 3],
-        {"a": None},
-        {"": {"": []}},
-    ]
-)
+NUMBERS = [0, -1, 1, 7, 2**31, 2**63, 10**12, 10**400, 0.5, -1.5, 1e308, float("nan"), float("inf"), -float("inf")]
+WORDS = ["", "x", "0", "../../etc/passwd", "/dev/zero", "a\0b", "\ud800", "é" * 300, "x" * 5000]
+CONTAINERS = [[], {}, [1], [[]], [0, 10**18], [-1, 3], {"a": None}, {"": {"": []}}]
+ODD = st.sampled_from([None, True, False, *NUMBERS, *WORDS, *CONTAINERS])
 
 
 def places(value: Any, depth: int = 6) -> list[tuple]:

@@ -21,14 +21,8 @@ def no_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-@pytest.fixture
-def most_growth(request):
-    """Bytes; a test that needs another bound gives it as a parameter."""
-    return getattr(request, "param", MOST_GROWTH)
-
-
 @pytest.fixture(autouse=True)
-def bounded_memory(most_growth):
+def bounded_memory():
     """The peak of the process's memory may not rise by more than 1 GiB in one test."""
     try:
         _CLEAR.write_text("5")  # the peak is counted from here on
@@ -38,4 +32,4 @@ def bounded_memory(most_growth):
         return
     faulthandler.enable()
     yield
-    assert _bytes_of("VmHWM") - before < most_growth
+    assert _bytes_of("VmHWM") - before < MOST_GROWTH

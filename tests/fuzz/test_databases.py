@@ -49,7 +49,6 @@ def read(path):
         assert all(isinstance(text, str) for text in (*found[1], *found[2]))
 
 
-@pytest.mark.slow
 @fuzz(0.3)
 @given(data=st.data())
 def test_damaged_index_files(index, data):

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval.data.corpus import Corpus
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
-from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines
+from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from tests.fuzz.common import attempt, damaged, fuzz
 
@@ -187,8 +188,10 @@ def test_any_lines(tmp_path, content, skip):
     if raw[-1] == b"" and content != b"\xef\xbb\xbf":
         raw.pop()
     clean = [(at, line) for at, line in enumerate(raw, 1) if b"\0" not in line and decodes(line)]
-    assert (error is None) == (skip or len(clean) == len(raw))
-    if error is None:
+    if not skip and len(clean) < len(raw):
+        first = min({*range(1, len(raw) + 1)} - {at for at, _ in clean})
+        assert f"{path}, line {first}: " in str(error)
+    else:
         assert found == [(at, line.decode().removesuffix("\r")) for at, line in clean]
         assert bad.count == len(raw) - len(clean)
         assert list(Corpus([path], skip_bad_rows=skip).passages()) == [line for _, line in found if line.strip()]

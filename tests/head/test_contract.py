@@ -56,29 +56,23 @@ class Scale(VectorStep):
 
 
 @step
-class MeanAndMax(Pooling):
-    """Half the mean and half the maximum of the tokens."""
+class TwiceMax(Pooling):
+    """Twice the maximum of the tokens."""
 
     def pool(self, x, states):
-        mask = states.mask[:, :, None]
-        mean = (x * mask).sum(1) / mask.sum(1)
-        return (mean + jnp.where(mask > 0, x, -jnp.inf).max(1)) / 2
+        return 2 * jnp.where(states.mask[:, :, None] > 0, x, -jnp.inf).max(1)
 
     def to_folder(self, target):
-        modes = {"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}
-        half = np.concatenate([np.eye(target.width)] * 2) / 2
-        return [StepModule("Pooling", {"word_embedding_dimension": target.width, **modes}), dense_module(half)]
+        config = {"word_embedding_dimension": target.width, "pooling_mode": "max"}
+        return [StepModule("Pooling", config), dense_module(2 * np.eye(target.width))]
 
     def to_onnx(self, graph, x):
-        weights = graph.op("Unsqueeze", x.weights, graph.integers(2))
-        total = graph.op("ReduceSum", graph.op("Mul", x.mixed(graph), weights), graph.integers(1), keepdims=0)
-        mean = graph.op("Div", total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=0))
-        masked = graph.op("Where", graph.op("Cast", weights, to=9), x.mixed(graph), graph.number(-1e30))
-        most = graph.op("ReduceMax", masked, axes=[1], keepdims=0)
-        return graph.op("Mul", graph.op("Add", mean, most), graph.number(0.5))
+        mask = graph.op("Cast", graph.op("Unsqueeze", x.weights, graph.integers(2)), to=9)
+        masked = graph.op("Where", mask, x.mixed(graph), graph.number(-1e30))
+        return graph.op("Mul", graph.op("ReduceMax", masked, axes=[1], keepdims=0), graph.number(2.0))
 
     def words(self):
-        return "mean and max"
+        return "twice the maximum"
 
 
 RNG = np.random.default_rng(0)
@@ -135,7 +129,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def own_pooling(monkeypatch):
-    monkeypatch.setitem(POOLINGS, "mean_and_max", lambda parameters: ("", lambda source: (MeanAndMax(),)))
+    monkeypatch.setitem(POOLINGS, "twice_max", lambda parameters: ("", lambda source: (TwiceMax(),)))
 
 
 def same(found, expected, atol=2e-5):
@@ -200,7 +194,7 @@ def test_a_head_in_folders_and_graphs(name, shallow_model, pooled, tmp_path):
     same(np.concatenate(blocks), HEADS[name][1](pooled))
 
 
-POOLED = [*(name for name in ALONE if name != "pooler"), "layers:-1", "layers: 0, 2 + 2", "mean_and_max"]
+POOLED = [*(name for name in ALONE if name != "pooler"), "layers:-1", "layers: 0, 2 + 2", "twice_max"]
 
 
 @pytest.mark.parametrize("family", slow_but(["bert", "modernbert"], "bert"))
@@ -217,6 +211,6 @@ def test_every_pooling_whitened_in_every_engine_folder_and_graph(family, tmp_pat
         wanted = normalize(WHITENING.transform(vectors))
         np.testing.assert_allclose(encoder.encode(SENTENCES), wanted, atol=1e-5, err_msg=pooling)
         card = check_what_is_written(encoder, np.asarray(wanted), tmp_path / pooling.replace(" ", ""))
-        assert ("mean and max" in card) == (pooling == "mean_and_max")
-    np.testing.assert_allclose(plain["mean_and_max"], (plain["mean"] + plain["max"]) / 2, atol=1e-5)
+        assert ("twice the maximum" in card) == (pooling == "twice_max")
+    np.testing.assert_allclose(plain["twice_max"], 2 * plain["max"], atol=1e-5)
     np.testing.assert_allclose(plain["layers:-1"], plain["mean"], atol=1e-6)

@@ -14,7 +14,6 @@ from jaxwhiten.errors import ModelError
 from jaxwhiten.head import CODE_FILE, WHITENING_FILE
 from jaxwhiten.models import folders as model_folders
 from jaxwhiten.training.fine_tune import load_bare
-from tests.head.parts import accept
 from tests.sentences import TEXTS, generated
 
 DENSE = ("2_Dense/config.json", "2_Dense/model.safetensors")
@@ -33,22 +32,11 @@ def folders(tiny_model, tmp_path_factory):
     return at
 
 
-def searched(folder, folders):
-    """Searches the index whose model was in the folder."""
-    shutil.move(folders / "whole", folders / "kept")
-    shutil.copytree(folder, folders / "whole")
-    try:
-        return load_index(folders / "index").search(TEXTS[0], k=1)
-    finally:
-        shutil.rmtree(folders / "whole")
-        shutil.move(folders / "kept", folders / "whole")
-
-
 DOORS = {
     "Encoder": lambda folder, _: Encoder.from_pretrained(folder),
     "Encoder, a pooling": lambda folder, _: Encoder.from_pretrained(folder, pooling="mean"),
     "train": lambda folder, _: load_bare(folder),
-    "index": searched,
+    "index": lambda folder, folders: load_index(folders / "index", model=str(folder)).search(TEXTS[0], k=1),
     "verify": ["verify", "{0}"],
     "inspect": ["inspect", "{0}"],
     "export": ["export", "--model", "{0}", "-o", "{0}-out"],
@@ -103,15 +91,6 @@ def test_a_part_that_was_added(folders, tmp_path, name):
     (folder / io.MANIFEST).unlink()
     with pytest.raises(ModelError, match=name):
         Encoder.from_pretrained(folder)
-
-
-def test_what_is_accepted_is_loaded(folders, folder):
-    shutil.copy(folders / "other" / CODE_FILE, folder / CODE_FILE)
-    accept(folder, CODE_FILE)
-    assert Encoder.from_pretrained(folder).view.head.code.nbytes == 8
-    (folder / CODE_FILE).unlink()
-    accept(folder, CODE_FILE)
-    assert Encoder.from_pretrained(folder).encode(TEXTS).dtype == np.float32
 
 
 def test_what_sentence_transformers_saves_is_its_own(folders, tmp_path):

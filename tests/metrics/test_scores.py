@@ -1,7 +1,6 @@
-"""`jaxwhiten.metrics.scores` against plain forms and scipy."""
+"""`jaxwhiten.metrics.scores` against plain forms, scipy and sentence-transformers."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -9,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
-from jaxwhiten import metrics
+from jaxwhiten import Encoder, metrics
+from jaxwhiten.errors import InputError
 
-few_values = st.lists(st.integers(-3, 3), min_size=2, max_size=30)
+few_values = st.lists(st.integers(-3, 3), max_size=30)
 
 
 @given(st.data())
@@ -20,30 +20,10 @@ def test_spearman_with_ties(data):
     x = data.draw(few_values)
     y = data.draw(st.lists(st.integers(-3, 3), min_size=len(x), max_size=len(x)))
     found = metrics.spearman(np.array(x, dtype=np.float32), np.array(y))
-    if len(set(x)) == 1 or len(set(y)) == 1:
+    if len(set(x)) < 2 or len(set(y)) < 2:
         assert math.isnan(found)
     else:
         assert found == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
-
-
-def test_spearman_undefined_is_nan_without_a_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert math.isnan(metrics.spearman(np.ones(5), np.arange(5.0)))
-        assert math.isnan(metrics.spearman(np.arange(5.0), np.ones(5)))
-        assert math.isnan(metrics.spearman(np.ones(1), np.ones(1)))
-        assert math.isnan(metrics.spearman(np.zeros(0), np.zeros(0)))
-
-
-def test_cosine_pairs():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 50, 7)).astype(np.float32)
-    a[3] = 0
-    b[4] = 0
-    lengths = np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-9)
-    found = metrics.cosine_pairs(a, b)
-    np.testing.assert_allclose(found, (a * b).sum(axis=1) / lengths, atol=1e-5)
-    assert found[3] == found[4] == 0
 
 
 def plain_retrieval(ranked, gold, k):
@@ -90,15 +70,9 @@ def test_grades_are_the_gains_of_ndcg():
     assert metrics.reciprocal_ranks(ids, gold).tolist() == [1 / 2, 1]
 
 
-def test_queries_without_gold_do_not_count():
-    ranked = np.arange(6).reshape(2, 3)
-    for measure in (metrics.reciprocal_ranks, metrics.recalls, metrics.discounted_gains):
-        assert measure(ranked, [[], []]).shape == (0,)
-        assert measure(ranked, [[], [9]]).tolist() == [0]
-
-
-def test_minus_one_never_counts_as_found():
+def test_minus_one_never_counts_as_found_nor_a_query_without_gold():
     assert metrics.reciprocal_ranks(np.array([[-1, -1, 5]]), [[-1, 5]], 10).mean() == pytest.approx(1 / 3)
+    assert metrics.reciprocal_ranks(np.array([[-1, -1, 5]]), [[]]).shape == (0,)
 
 
 @pytest.mark.parametrize("kind", ["spearman", "precision"])
@@ -125,3 +99,40 @@ def test_parts_have_the_score_as_their_mean_and_are_its_influence(kind):
     slopes = [(score(one) - score(np.full(40, 2.0))) / 1e-4 for one in more]
     assert parts.mean() == pytest.approx(score(np.full(40, 2.0)))
     np.testing.assert_allclose(parts, parts.mean() + 2 * 40 * np.array(slopes), atol=0.01)
+
+
+@pytest.mark.parametrize("name", metrics.SIMILARITIES)
+def test_similarities_are_those_of_sentence_transformers(name):
+    library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    theirs = library.SimilarityFunction
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 7, 5)).astype(np.float32)
+    a[1], b[6] = 0, 0
+    np.testing.assert_allclose(metrics.similarity(a, b[:4], name), theirs.to_similarity_fn(name)(a, b[:4]), atol=1e-5)
+    np.testing.assert_allclose(
+        metrics.similarity_pairwise(a, b, name), theirs.to_similarity_pairwise_fn(name)(a, b), atol=1e-5
+    )
+    assert metrics.similarity(a[0], b, name).shape == (1, 7)
+    if name == "cosine":
+        np.testing.assert_array_equal(metrics.cosine_pairs(a, b), metrics.similarity_pairwise(a, b))
+
+
+def test_similarities_of_an_encoder(tiny_model):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", similarity_fn_name="euclidean")
+    a, b = np.eye(2, 4, dtype=np.float32), np.zeros((2, 4), np.float32)
+    np.testing.assert_allclose(encoder.similarity(a, b), -np.ones((2, 2)))
+    np.testing.assert_allclose(encoder.similarity_pairwise(a, b), -np.ones(2))
+
+
+MISTAKES = {
+    "a typo": (lambda x: metrics.similarity(x, x, "cosin"), "'cosine'"),
+    "other columns": (lambda x: metrics.similarity(x, x[:, :2]), "number of columns"),
+    "fewer pairs": (lambda x: metrics.similarity_pairwise(x, x[:1]), "2 and 1"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_cannot_be_compared_is_refused(mistake):
+    use, words = MISTAKES[mistake]
+    with pytest.raises(InputError, match=words):
+        use(np.ones((2, 3), np.float32))

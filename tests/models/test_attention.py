@@ -22,7 +22,7 @@ def states_of(config, ids, kernel, dtype="float32"):
     segments = Segments.of(jnp.asarray(LENGTHS), LENGTH)
     mask = jnp.asarray(np.arange(LENGTH) < LENGTHS.sum(axis=1, keepdims=True), jnp.int32)
     output = jax.jit(lambda ids: model(ids, mask, segments=segments, kernel=kernel))(ids)
-    return np.asarray(output.hidden_states[-1], np.float32) * np.asarray(mask)[:, :, None], output
+    return np.asarray(output.hidden_states[-1], np.float32) * np.asarray(mask)[:, :, None]
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +43,15 @@ def test_it_is_plain_attention_and_leaks_nothing(ids, changes, kernel):
     config = tiny_config(
         **{"num_layers": 1, "num_heads": 2, "max_positions": LENGTH, "initializer_range": 0.2} | changes
     )
-    plain, _ = states_of(config, ids, None)
-    found, _ = states_of(config, ids, kernel)
+    plain, found = (states_of(config, ids, each) for each in (None, kernel))
     np.testing.assert_allclose(found, plain, atol=1e-5)
-    changed, _ = states_of(config, ids.at[0, 70:73].set(7), kernel)
+    changed = states_of(config, ids.at[0, 70:73].set(7), kernel)
     others = np.ones((2, LENGTH), bool)
     others[0, 70:73] = False
     np.testing.assert_array_equal(changed[others], found[others])
     assert np.abs(changed[0, 70:73] - found[0, 70:73]).max() > 1e-3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_bfloat16_is_near_plain_attention(ids, kernel):
-    config = tiny_config(num_layers=1, num_heads=2, max_positions=LENGTH)
-    plain, found = (states_of(config, ids, each, "bfloat16")[0] for each in (None, kernel))
-    assert np.abs(found - plain).max() < 2e-2 * np.abs(plain).max()
+    rough = states_of(config, ids, kernel, "bfloat16")
+    assert np.abs(rough - plain).max() < 5e-2 * np.abs(plain).max()
 
 
 BIASED = {"model_type": "mpnet", "relative_buckets": 32, "type_vocab_size": 0, "pooler": False}

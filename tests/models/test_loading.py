@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 import jaxwhiten
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.models import FAMILIES, checkpoint, init_model, load_model, resolve_folder, save_model
+from jaxwhiten.models import FAMILIES, checkpoint, folders, init_model, load_model, resolve_folder, save_model
 from tests.tiny import tiny_config, write_tokenizer
 
 
@@ -54,19 +54,22 @@ def test_prefix_and_old_layer_norm_names_are_accepted(tiny_model, folder):
     assert_same(tiny_model, folder)
 
 
-def test_shards_are_read(tiny_model, folder):
-    tensors = load_file(folder / "model.safetensors")
+def write_shards(folder, tensors):
+    """Writes tensors into two files in place of one, and returns their index."""
     (folder / "model.safetensors").unlink()
-    names = sorted(tensors)
-    weight_map = {}
-    for number, part in enumerate((names[: len(names) // 2], names[len(names) // 2 :]), start=1):
+    names, weight_map = list(tensors), {}
+    for number, part in enumerate((names[::2], names[1::2]), start=1):
         file = f"model-0000{number}-of-00002.safetensors"
         save_file({name: tensors[name] for name in part}, folder / file)
         weight_map |= dict.fromkeys(part, file)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": weight_map}))
-    assert_same(tiny_model, folder)
+    return index
 
+
+def test_shards_are_read(tiny_model, folder):
+    index = write_shards(folder, load_file(folder / "model.safetensors"))
+    assert_same(tiny_model, folder)
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(ModelError, match=r"model-00002-of-00002.*missing"):
         load_model(folder)
@@ -128,6 +131,13 @@ def test_packaged_weights_answer_to_their_hub_id(minilm):
     assert resolve_folder("sentence-transformers/all-MiniLM-L6-v2") == minilm
 
 
+def test_packaged_weights_that_are_damaged_are_refused(monkeypatch):
+    module, inner, _ = folders._PACKAGED["jaxwhiten-tiny"]
+    monkeypatch.setitem(folders._PACKAGED, "jaxwhiten-tiny", (module, inner, "0" * 64))
+    with pytest.raises(ModelError, match="sha256"):
+        resolve_folder("jaxwhiten-tiny")
+
+
 _LOADING = """
 import sys
 import jax
@@ -153,12 +163,7 @@ def test_two_shards_take_little_more_memory_than_their_parameters(tiny_model, tm
     save_model(model, tmp_path / "model")
     write_tokenizer(tmp_path / "model")
     tensors = checkpoint.to_tensors(FAMILIES["bert"], nnx.state(model, nnx.Param), stored)
-    (tmp_path / "model" / "model.safetensors").unlink()
-    names, weight_map = list(tensors), {}
-    for number, part in enumerate((names[::2], names[1::2])):
-        save_file({name: tensors[name] for name in part}, tmp_path / "model" / f"{number}.safetensors")
-        weight_map |= dict.fromkeys(part, f"{number}.safetensors")
-    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    write_shards(tmp_path / "model", tensors)
     size = sum(tensor.size for tensor in tensors.values()) * (4 if dtype == "float32" else 2)
     assert size > 90e6
     command = [sys.executable, "-c", _LOADING, str(tiny_model), str(tmp_path / "model"), dtype]

@@ -5,10 +5,8 @@ import json
 import shutil
 import sys
 
-import jax
 import numpy as np
 import pytest
-from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 from jaxwhiten import CrossEncoder, Encoder
@@ -17,9 +15,10 @@ from jaxwhiten.models import load_model, load_pair_classifier
 from jaxwhiten.models.loading import look_at
 from tests.golden.cases import write_checkpoint
 from tests.models.test_families import CASES, parity
-from tests.tiny import write_cross_encoder, write_model
+from tests.models.test_loading import parameters
+from tests.tiny import write_cross_encoder
 
-_LAYER = "encoder.layer.1.attention.self"
+_LAYER = "encoder.layer.0.attention.self"
 REFUSED = {  # what a folder of BERT has more -> what the message says
     "a layer beyond the config": ("encoder.layer.2.output.dense.weight", "no place for it"),
     "beside parameters": (f"{_LAYER}.distance_embedding.weight", "no place for it"),
@@ -53,49 +52,19 @@ def classifier(tmp_path_factory):
     return write_cross_encoder(tmp_path_factory.mktemp("classifier") / "model")
 
 
-@pytest.fixture(scope="module")
-def spoilt(classifier, tmp_path_factory):
-    """Writes a folder of a case once; of a model with a prefix, or without."""
-    made = {}
-
-    def write(case, prefix):
-        if (case, prefix) not in made:
-            folder = tmp_path_factory.mktemp("spoilt") / "model"
-            if prefix:
-                shutil.copytree(classifier, folder)
-            else:
-                write_model(folder)
-            name = REFUSED[case][0].replace("layer.1", "layer.0")
-            if name:
-                add(folder, **{prefix + name if name.startswith("e") else name: np.ones((2, 2), np.float32)})
-            else:
-                (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
-            made[case, prefix] = folder
-        return made[case, prefix]
-
-    return write
-
-
 @pytest.mark.parametrize("prefix", ["bert.", ""])
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused_with_the_folder_at_every_door(spoilt, case, prefix):
-    folder = spoilt(case, prefix)
+def test_refused_with_the_folder_at_every_door(classifier, tiny_model, tmp_path, case, prefix):
+    name, words = REFUSED[case]
+    folder = shutil.copytree(classifier if prefix else tiny_model, tmp_path / "model")
+    if name:
+        add(folder, **{prefix + name if name.startswith("e") else name: np.ones((2, 2), np.float32)})
+    else:
+        (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
     for load in DOORS if case == "a LoRA" and prefix else DOORS[:1]:
-        with pytest.raises(ModelError, match=REFUSED[case][1]) as raised:
+        with pytest.raises(ModelError, match=words) as raised:
             load(folder)
         assert str(folder) in str(raised.value)
-
-
-def test_layers_that_config_json_does_not_count(tmp_path):
-    file = write_checkpoint(tmp_path, "t5") / "config.json"
-    raw = json.loads(file.read_text())
-    file.write_text(json.dumps(raw | {"num_layers": raw["num_layers"] - 1}))
-    with pytest.raises(ModelError, match=r"encoder\.block\.2\.layer\.0\.SelfAttention\.k\.weight.*\(8 such"):
-        load_model(tmp_path)
-
-
-def parameters(folder):
-    return jax.tree.leaves(nnx.to_pure_dict(nnx.state(load_model(folder)[0], nnx.Param)))
 
 
 def test_buffers_and_tied_copies_are_ignored_and_other_copies_are_not(tmp_path):
@@ -124,6 +93,8 @@ def test_modules_outside_the_encoder_are_listed(tmp_path, tiny_model, classifier
     save_file({**encoder, **pooler, **others, "decoder.block.0.weight": one}, file, metadata={"format": "pt"})
     assert look_at(tmp_path / "masked")[1] == {"bert.pooler": 1, "cls": 2, "decoder": 1}
     assert load_model(tmp_path / "masked")[1].pooler is False
+    with pytest.raises(ModelError, match="masked: This model has no pooler"):
+        Encoder.from_pretrained(tmp_path / "masked", pooling="pooler")
 
 
 FAMILIES = {CASES[case][0]: case for case in reversed(CASES)}

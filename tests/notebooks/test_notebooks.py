@@ -3,11 +3,11 @@
 import json
 import os
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.conftest import ROOT
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -36,27 +36,16 @@ def test_it_runs_on_small_input(path, minilm, monkeypatch):
     assert "Spearman" in printed or "MRR@10" in printed
 
 
-def test_there_are_three():
-    assert {path.stem for path in NOTEBOOKS} == {"own_loop", "shrink_and_search", "train_and_code_tpu"}
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_what_is_committed_is_one_clean_run(path):
+def test_what_is_committed_is_one_clean_run_that_opens_in_colab(path):
     code = cells(path)
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    kinds = {output["output_type"] for cell in code for output in cell["outputs"]}
-    assert kinds <= {"stream", "display_data", "execute_result"}
-    assert not [output for cell in code for output in cell["outputs"] if output.get("name") == "stderr"]
-    told = json.dumps([output for cell in code for output in cell["outputs"]])
-    told = re.sub(r'"image/png": "[^"]*"', "", told)
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
+    assert "stderr" not in {output.get("name") for output in outputs}
+    told = re.sub(r'"image/png": "[^"]*"', "", json.dumps(outputs))
     assert not re.search(r"/(root|work|tmp|home|content|usr)/", told)
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_opens_in_colab_and_is_small(path):
     assert path.stat().st_size < 400_000
     badge = f"colab.research.google.com/github/OWNER/jaxwhiten/blob/main/notebooks/{path.name}"
     assert badge in "".join(cells(path, "markdown")[0]["source"])
-    first = "".join(cells(path)[0]["source"])
-    assert "jax.devices()" in first
-    assert "github.com/OWNER/jaxwhiten" in first  # tests/test_documents.py holds it against pyproject.toml
+    assert "github.com/OWNER/jaxwhiten" in "".join(code[0]["source"])  # as in pyproject.toml: tests/test_documents.py

@@ -8,19 +8,14 @@ import numpy as np
 
 from jaxwhiten.training.log import read_metrics
 from tests.conftest import ONE_DEVICE, ROOT
-from tests.tiny import SENTENCES
-
-WORDS = " ".join(SENTENCES).split()
+from tests.sentences import generated
 
 
-def write_table(path, rows=96, seed=0):
+def write_table(path, rows=96):
     """Labelled pairs of made-up sentences, with a header."""
-    rng = np.random.default_rng(seed)
-    lines = ["one\ttwo\tlabel"]
-    for _ in range(rows):
-        texts = (" ".join(rng.choice(WORDS, rng.integers(2, 8))) for _ in range(2))
-        lines.append("\t".join([*texts, str(rng.choice(["yes", "no", "maybe"]))]))
-    path.write_text("\n".join(lines) + "\n")
+    texts = generated(2 * rows)
+    lines = [f"{texts[row]}\t{texts[rows + row]}\t{('yes', 'no', 'maybe')[row % 3]}" for row in range(rows)]
+    path.write_text("\n".join(["one\ttwo\tlabel", *lines]) + "\n")
     return path
 
 
@@ -40,39 +35,20 @@ def write_questions(path, rows, seed=0):
     return path
 
 
-def write_text(path, lines=600, seed=0):
-    """Lines of made-up text."""
-    rng = np.random.default_rng(seed)
-    path.write_text("".join(" ".join(rng.choice(WORDS, rng.integers(4, 25))) + "\n" for _ in range(lines)))
-    return path
-
-
 def softmax_arguments(model, folder):
     """Settings of a run of softmax on a table of that folder, without a dev set."""
-    return {
-        "model": str(model),
-        "data.file": str(write_table(folder / "rows.tsv")),
-        "data.columns": "('one','two')",
-        "data.label": "label",
-        "data.classes": "('no','maybe','yes')",
-        "max_length": "16",
-        "batch_size": "8",
-        "buckets": "1",
-        "steps": "200",
-        "learning_rate": "1e-3",
-        "dev": "",
-        "test": "()",
-        "save_every": "25",
-        "log_every": "1",
-        "output": str(folder / "run"),
-    }
+    data = {"file": str(write_table(folder / "rows.tsv")), "columns": ("one", "two"), "label": "label"}
+    data |= {"classes": ("no", "maybe", "yes")}
+    sizes = {"max_length": 16, "batch_size": 8, "buckets": 1, "steps": 200, "learning_rate": 1e-3}
+    shown = {"dev": "", "test": (), "save_every": 25, "log_every": 1, "output": str(folder / "run")}
+    return {"model": str(model), **{f"data.{name}": value for name, value in data.items()}, **sizes, **shown}
 
 
-def start(program, arguments, cache, config=None, flags=ONE_DEVICE, **options):
-    """`python -m train.PROGRAM` with its defaults or another config, these settings and one device."""
-    command = [sys.executable, "-m", f"train.{program}", "--config", config or f"configs/defaults.py:{program}"]
+def start(program, arguments, cache, *words, **options):
+    """`python -m train.PROGRAM` with its defaults, these settings and one device."""
+    command = [sys.executable, "-m", f"train.{program}", "--config", f"configs/defaults.py:{program}", *words]
     command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    environment = {**os.environ, "XLA_FLAGS": flags, "JAXWHITEN_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(cache)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
 
@@ -80,8 +56,3 @@ def start(program, arguments, cache, config=None, flags=ONE_DEVICE, **options):
 def steps_of(folder):
     """The loss of every step that was logged."""
     return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
-
-
-def model_bytes(folder):
-    """The weights a run has written."""
-    return (folder / "model" / "model.safetensors").read_bytes()

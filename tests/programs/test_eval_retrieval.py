@@ -13,42 +13,25 @@ from tests.conftest import own_cache
 from tests.programs.runs import write_questions
 
 
-@pytest.fixture
-def config(tiny_model, tmp_path, monkeypatch):
+def test_scores_are_those_of_plain_numpy(tiny_model, cross_encoder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+    file = write_questions(tmp_path / "pairs.tsv", 400)
     config = quora.get_config()
-    config.update(
-        {
-            "model": str(tiny_model),
-            "dataset": str(write_questions(tmp_path / "pairs.tsv", 400)),
-            "poolings": "cls",
-            "ks": "0,8",
-            "backends": "faiss-ivf,faiss-flat",
-            "exact_queries": 100,
-            "single_queries": 5,
-            "out": str(tmp_path / "out"),
-        }
-    )
-    return config
-
-
-def test_scores_are_those_of_plain_numpy(config):
-    config.update({"backends": "faiss-flat,jax", "whitening": "none,target,documents"})
+    config.update({"model": str(tiny_model), "dataset": str(file), "out": str(tmp_path / "out"), "poolings": "cls"})
+    config.update({"ks": "0,8", "backends": "faiss-flat,faiss-ivf,jax", "whitening": "none,target,documents"})
+    config.update({"exact_queries": 100, "single_queries": 5, "bootstrap": 50})
+    config.update({"nprobe": 1000, "rerank": str(cross_encoder), "rerank_depth": 2, "rerank_queries": 10})
     retrieval.main(config)
-    data = read_quora(config.dataset)
-    encoder = Encoder.from_pretrained(config.model, pooling="cls")
+    data = read_quora(file)
+    encoder = Encoder.from_pretrained(tiny_model, pooling="cls")
     documents, queries = (encoder.encode(texts).astype(np.float64) for texts in (data.documents, data.queries))
-    fitted_on = {"target": np.concatenate([documents, queries]), "documents": documents}
-    rows = Run.load(config.out).rows
-    assert {row.whitening: (row.n_fit, row.transductive) for row in rows} == {
-        "none": (0, False),
-        "target": (len(documents) + len(queries), True),
-        "documents": (len(documents), False),
-    }
+    fitted_on = {"none": [], "target": np.concatenate([documents, queries]), "documents": documents}
+    rows = Run.load(tmp_path / "out").rows
+    assert {row.whitening for row in rows} == set(fitted_on)
     for row in rows:
-        d, q = documents, queries
+        sample, d, q = fitted_on[row.whitening], documents, queries
+        assert (row.n_fit, row.transductive) == (len(sample), row.whitening == "target")
         if row.whitening != "none":
-            sample = fitted_on[row.whitening]
             values, vectors = np.linalg.eigh(np.cov(sample.T))
             # The layer norm leaves one direction empty: it is floored, as `Whitening` does.
             whitened = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1])))[:, ::-1]
@@ -57,15 +40,6 @@ def test_scores_are_those_of_plain_numpy(config):
         ranked = np.argsort(-(q @ d.T), axis=1)[:, :100]
         assert row.mrr_at_10 == pytest.approx(reciprocal_ranks(ranked, data.gold, 10).mean(), abs=2e-3)
         assert row.recall_at_100 == pytest.approx(recalls(ranked, data.gold, 100).mean(), abs=2e-3)
-
-
-@pytest.mark.slow
-def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_encoder):
-    config.update({"backends": "faiss-flat", "whitening": "none", "ks": "0", "bootstrap": 200})
-    config.update({"rerank": str(cross_encoder), "rerank_depth": 5, "rerank_queries": 30})
-    retrieval.main(config)
-    finished = Run.load(config.out)
-    reranked = finished.rows[0].reranked
-    assert (reranked.depth, reranked.queries) == (5, 30)
-    assert reranked.gain.ndcg_at_10.value == pytest.approx(reranked.after.ndcg_at_10 - reranked.before.ndcg_at_10)
-    assert reranked.ms > 0
+        reranked = row.reranked
+        assert (reranked.depth, reranked.queries) == (2, 10)
+        assert reranked.gain.mrr_at_10.value == pytest.approx(reranked.after.mrr_at_10 - reranked.before.mrr_at_10)

@@ -1,4 +1,4 @@
-"""A program on an engine, in a process group of its own, and moments beside one pass over the vectors."""
+"""A program on an engine, in a process group of its own, the rows that it reads, and what it has to write."""
 
 import os
 import signal
@@ -6,9 +6,29 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
-from jaxwhiten import Moments
+from jaxwhiten import Encoder, Moments
 from tests.conftest import ROOT
+from tests.sentences import generated
+
+TEXTS = generated(400)
+
+
+def write_rows(file):
+    """Texts in Parquet, and after them three rows that are none."""
+    pa = pytest.importorskip("pyarrow")
+    texts = [text.encode() for text in TEXTS]  # Spark makes U+FFFD of what a column of strings holds
+    columns = {"n": list(range(403)), "odd": [i % 2 == 1 for i in range(403)]}
+    table = pa.table(columns | {"text": [*texts, None, b"x" * 10_000_000, b"\xff"]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, file)
+
+
+def check(vectors, moments, model):
+    """Vectors are those of this machine alone, and moments those of one pass over them."""
+    alone = Encoder.from_pretrained(model, pooling="mean", max_length=32).encode(TEXTS)
+    np.testing.assert_allclose(vectors, alone, atol=1e-6)
+    equal(moments, vectors)
 
 
 def run(program, folder, model, **environment):

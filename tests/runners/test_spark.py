@@ -5,12 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Moments, Whitening
-from tests.runners.program import equal, run
-from tests.sentences import generated
+from jaxwhiten import Moments, Whitening
+from tests.runners.program import check, run, write_rows
 
 pytestmark = pytest.mark.slow
-TEXTS = generated(400)
 PROGRAM = """
 import sys
 
@@ -41,26 +39,17 @@ if __name__ == "__main__":
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 def test_vectors_moments_and_whitening_on_spark(tiny_model, tmp_path):
     pytest.importorskip("pyspark")
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
+    pq = pytest.importorskip("pyarrow.parquet")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java 17: apt-get install openjdk-17-jre-headless")
-    texts = [text.encode() for text in TEXTS]  # Spark makes U+FFFD of what a column of strings holds
-    table = {
-        "n": range(403),
-        "odd": [i % 2 == 1 for i in range(403)],
-        "text": [*texts, None, b"x" * 10_000_000, b"\xff"],
-    }
-    pq.write_table(pa.table({name: list(values) for name, values in table.items()}), tmp_path / "a.parquet")
+    write_rows(tmp_path / "a.parquet")
     assert run(PROGRAM, tmp_path, tiny_model).split() == ["3", "0"]
     found = pq.read_table(tmp_path / "v").sort_by("id")
     assert found["id"].to_pylist() == list(range(403))
     errors = ["None is not text", "longer than 1048576 characters", r"not UTF-8: b'\xff'"]
     assert found["error"].to_pylist() == [None] * 400 + errors
     vectors = np.array(found["vector"].to_pylist()[:400], np.float32)
-    alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(TEXTS)
-    np.testing.assert_allclose(vectors, alone, atol=1e-6)
-    equal(moments := Moments.load(tmp_path / "m.safetensors"), vectors)
+    moments = Moments.load(tmp_path / "m.safetensors")
+    check(vectors, moments, tiny_model)
     small = Whitening.from_moments(moments, n_components=4).transform(vectors)
     np.testing.assert_allclose(np.load(tmp_path / "small.npy"), small, atol=1e-5)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs import processes
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import distributed
 
@@ -17,7 +18,7 @@ from jaxwhiten.runtime import distributed
 @settings(deadline=None)
 @given(n=st.integers(0, 10**12), count=st.integers(1, 100))
 def test_shares_are_the_whole_in_order_and_even(n, count):
-    parts = [distributed.share_of(n, index, count) for index in range(count)]
+    parts = [processes.share_of(n, index, count) for index in range(count)]
     assert (parts[0].start, parts[-1].stop) == (0, n)
     assert all(one.stop == other.start for one, other in itertools.pairwise(parts))
     sizes = {part.stop - part.start for part in parts}
@@ -26,10 +27,9 @@ def test_shares_are_the_whole_in_order_and_even(n, count):
 
 def test_alone_nothing_is_exchanged():
     rows = np.arange(6, dtype=np.float16).reshape(2, 3)
-    assert distributed.gather_rows(rows) is rows
-    assert distributed.share([1, 2]) == [1, 2]
+    assert processes.gather_rows(rows) is rows
+    assert processes.share([1, 2]) == [1, 2]
     assert distributed.gather({"a": 1}) == [{"a": 1}]
-    assert distributed.from_writer(2.5) == 2.5
     assert distributed.is_writer()
     distributed.check_same("anything", object())
 
@@ -39,4 +39,4 @@ def test_alone_nothing_is_exchanged():
 )
 def test_other_forms_of_the_flag_are_refused(where):
     with pytest.raises(InputError, match=r"expected ADDRESS:PORT,INDEX,COUNT"):
-        distributed.start(where)
+        processes.start(where)

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import re
 
 import numpy as np
 import pytest
@@ -64,14 +63,12 @@ def test_the_encoders_own_similarity_and_prompt_are_used(tiny_model, pairs):
 @pytest.mark.parametrize(
     ("pairs", "error", "message"),
     [
-        ([("a", "b", 1.0)], InputError, "two different scores"),
         ([("a", "b", 1.0), ("c", "d", 1.0)], InputError, "two different scores"),
         ([], InputError, "two different scores"),
         ([("a", "b"), ("c", "d")], InputError, "Row 0: expected two sentences and a score"),
         (["abc", "def"], InputError, "2 different texts, of which none can be held out: pass `queries`"),
         ((["a", "b"], ["c"], [1, 2]), InputError, "2 and 1 sentences, but 2 scores"),
         ((["a", "b"], ["c", "d"], [1, "x"]), InputError, "not all numbers"),
-        ((["a", "b"], ["c", 4], [1, 2]), InputError, "expected a str, got int 4"),
         ((["a", "b"], ["c", "d"], [1, float("nan")]), NonFiniteError, "Row 1 of the scores"),
     ],
 )
@@ -97,9 +94,7 @@ def test_a_corpus_is_searched_with_the_judged_documents():
     assert (alone.counts["documents"], among.counts["documents"]) == (7, 77)
     assert among.score < alone.score
     assert alone.verdict.endswith("add the rest of the corpus with `corpus`.")
-    for found in (alone, among):
-        assert [row.name for row in found.rows] == ["raw", "hybrid", "TF-IDF", "BM25"]
-        assert_short(found.verdict)
+    assert [row.name for row in among.rows] == ["raw", "hybrid", "TF-IDF", "BM25"]
     index = encoder.index(list(dict.fromkeys([*judged.documents, *corpus])))
     first = [[hit.id for hit in index.search(query, k=10, hybrid=True)] for query in judged.queries]
     expected = 100 * metrics.reciprocal_ranks(np.array(first), judged.gold).mean()
@@ -138,27 +133,13 @@ def test_a_search_is_scored_as_by_an_index(search):
     assert (found.measure, found.own, found.score) == ("ndcg_at_10", 0, found.rows[0].scores["ndcg_at_10"])
 
 
-@pytest.mark.parametrize("column", ["document", "positive"])
-def test_queries_and_documents_in_any_form(encoder, search, tmp_path, column):
-    pairs = [
-        (search.queries[q], search.documents[d])
-        for q in range(len(search.queries))
-        for d in search.gold.ids[slice(*search.gold.indptr[q : q + 2])]
-    ]
-    wanted = evaluate(encoder, from_pairs("t", [(a, b, a, b, True) for a, b in pairs]), resamples=10)
-    table = tmp_path / "t.tsv"
-    table.write_text("\n".join("\t".join(pair) for pair in [("query", column), *pairs]) + "\n")
-    columns = {"query": [a for a, _ in pairs], column: [b for _, b in pairs]}
-    for form in (table, str(table), columns):
-        assert evaluate(encoder, form, resamples=10).rows == wanted.rows
-
-
-@pytest.mark.parametrize("table", ["dict", "pandas.DataFrame", "pyarrow.table"])
-def test_a_table_of_pairs_as_columns(encoder, pairs, table):
-    module, _, name = table.rpartition(".")
+def test_tables_are_pairs_or_searches(encoder, pairs):
     columns = {"sentence1": pairs.sentence1, "sentence2": pairs.sentence2, "score": pairs.score}
-    made = getattr(pytest.importorskip(module), name)(columns) if module else columns
-    assert evaluate(encoder, made, resamples=10).rows == evaluate(encoder, pairs, resamples=10).rows
+    assert evaluate(encoder, columns, resamples=10).rows == evaluate(encoder, pairs, resamples=10).rows
+    rows = list(zip(pairs.sentence1, pairs.sentence2, strict=True))
+    wanted = evaluate(encoder, from_pairs("t", [(a, b, a, b, True) for a, b in rows]), resamples=10)
+    columns = {"query": pairs.sentence1, "document": pairs.sentence2}
+    assert evaluate(encoder, columns, resamples=10).rows == wanted.rows
 
 
 @pytest.mark.parametrize("kind", slow_but(["pairs", "search"], "pairs"))
@@ -185,7 +166,6 @@ def test_the_own_head_is_the_score(encoder, pairs):
     found = evaluate(coded, pairs, resamples=50)
     assert [row.name for row in found.rows] == ["raw", "whitened", "coded", "TF-IDF", "BM25"]
     assert (found.own, found.score) == (2, found.rows[2].scores["spearman"])
-    assert evaluate(small, pairs, resamples=50).spearman == found.rows[1].scores["spearman"]
     against = evaluate(coded, pairs, versus=encoder, resamples=50)
     other, lead = against.rows[against.versus], against.rows[0].scores["spearman"] - against.score
     assert other.versus_own.value == pytest.approx(lead), "the whole folder is compared, not its raw vectors"
@@ -197,9 +177,9 @@ def test_the_own_head_is_the_score(encoder, pairs):
         evaluate(encoder, ScoredPairs(np.eye(3), np.eye(3), np.arange(3.0)), bytes=4)
 
 
-def evaluation(*rows, versus=None, only_relevant=False, **counts):
+def evaluation(*rows, **counts):
     space = Space(model="m", pooling="mean", max_length=32, dtype="float32", engine="jax")
-    return Evaluation("", counts or {"pairs": 9}, rows, 0, "", "cosine", space, 10, 0, versus, only_relevant)
+    return Evaluation("", counts or {"pairs": 9}, rows, 0, "", "cosine", space, 10, 0)
 
 
 def row(name, size, value, low=None, high=None):
@@ -231,12 +211,17 @@ def row(name, size, value, low=None, high=None):
             "Code of 50 bytes, 1/8 of float32, gains: +3.00 (+1.00 to +5.00).",
         ),
         (
-            [row("code", 50, -3.0, -9.0, 2.0)],
+            [row("code", 50, -3.0, -9.0, -1.5)],
+            "Every smaller form loses, code of 50 bytes the least: -3.00 (-9.00 to -1.50).",
+        ),
+        (
+            [row("code", 50, -3.0, -9.0, 2.0), row("BM25", None, 9.0, 6.0, 12.0)],  # what was asked, not words
             "No smaller form surely loses less than 1 point; the closest is code of 50 bytes: -3.00 (-9.00 to +2.00).",
         ),
         (
-            [row("code", 50, -3.0, -9.0, -1.5)],
-            "Every smaller form loses, code of 50 bytes the least: -3.00 (-9.00 to -1.50).",
+            [row("hybrid", 400, 9.0, 6.0, 12.0), row("BM25", None, -9.0, -12.0, -6.0)],
+            "Raw vectors beat BM25 by 9.00 (6.00 to 12.00). Hybrid beats raw vectors by 9.00 (6.00 to 12.00): use"
+            " `hybrid`.",
         ),
         ([row("TF-IDF", None, float("nan"), float("nan"), float("nan"))], ""),
     ],
@@ -245,39 +230,15 @@ def test_the_verdict_follows_the_intervals(others, verdict):
     found = evaluation(row("raw", 400, 0.0), *others)
     assert found.verdict == verdict
     assert str(found).endswith(found.verdict)
-    assert_short(found.verdict)
-
-
-def assert_short(verdict):
-    sentences = re.split(r"(?<=[^.][.]) (?=[A-Z])", verdict)
-    assert len(sentences) <= 2
-    assert all(len(sentence.split()) <= 25 for sentence in sentences), verdict
-
-
-@pytest.mark.parametrize(
-    "others",
-    [
-        [row("whitened code", 50, -3.0, -9.0, 2.0), row("BM25", None, 9.0, 6.0, 12.0)],
-        [row("another-encoder", 400, 1.0, -6.0, 12.0), row("whitened code", 50, -3.0, -9.0, 2.0)],
-        [row("hybrid", 400, 9.0, 6.0, 12.0), row("BM25", None, 1.0, -6.0, 12.0)],
-    ],
-)
-@pytest.mark.parametrize("only_relevant", [False, True])
-def test_a_verdict_is_short(others, only_relevant):
-    how = {"versus": 1 if others[0].name == "another-encoder" else None, "only_relevant": only_relevant}
-    found = evaluation(row("raw", 400, 0.0), *others, documents=123_456, queries=12_345, **how)
-    assert_short(found.verdict)
-    assert found.verdict.startswith(("No smaller form", "Raw vectors and"))  # what was asked, or words alone
 
 
 @pytest.mark.parametrize("found", [89.0, 94.0])
 @pytest.mark.parametrize("queries", ["queries", "held-out documents as queries"])
-def test_a_verdict_on_the_loss_is_short(found, queries):
+def test_the_verdict_on_the_loss_follows_the_interval(found, queries):
     ends, change = Interval(found - 1, found + 1), Change(found - 100, Interval(found - 102, found - 98))
     code = Row("whitened code", 8, 96, {SHARE: found, ERROR: 1.5}, {SHARE: ends}, change)
     raw = Row("raw", 8, 1536, {SHARE: 100.0, ERROR: 0.0}, {SHARE: Interval(100, 100)})
     verdict = evaluation(raw, code, documents=9_700, **{queries: 300}).verdict
-    assert_short(verdict)
     assert verdict.startswith("Whitened code of 96 bytes, 1/16 of" if found > 92 else "No code surely finds 90%")
     assert "among these 9,700 documents" in verdict
     assert ("1 to 9 points less" in verdict) == (queries != "queries")
@@ -300,8 +261,6 @@ def test_two_labels_are_separated(encoder, pairs):
         for measure, (low, high) in row.intervals.items():
             assert low < row.scores[measure] < high
     assert "average precision" in str(found)
-    alone = evaluate(encoder, (pairs.sentence1, pairs.sentence2, labels), resamples=200)
-    assert alone.interval == pytest.approx(found.interval, rel=1e-9)  # every form has the same resamples
 
 
 def test_scores_of_two_labels():
@@ -317,22 +276,12 @@ def test_scores_of_two_labels():
         assert precision[row] == pytest.approx(np.mean(expected))
 
 
-@pytest.mark.parametrize(
-    ("measures", "heads", "unit"),
-    [
-        (("spearman", "pearson"), "dims bytes Spearman × 100 95% CI Pearson × 100 vs. raw", ""),
-        (
-            ("ndcg_at_10", "mrr_at_10", "recall_at_10", "recall_at_100"),
-            "dims bytes nDCG@10 95% CI MRR@10 recall@10 recall@100 vs. raw",
-            ". Scores × 100",
-        ),
-    ],
-)
-def test_every_measure_is_shown_with_its_unit(measures, heads, unit):
-    scores = {name: 50.0 + place for place, name in enumerate(measures)}
-    found = evaluation(Row("raw", 8, 32, scores, {measures[0]: Interval(40.0, 60.0)}))
-    above, _, line, cells = str(found).splitlines()
-    assert above == f"9 pairs; m, float32 by jax{unit}"
-    assert line.split() == heads.split()
-    assert cells.split() == ["raw", "8", "32", "50.00", "40.00–60.00", *(f"{x:.2f}" for x in [*scores.values()][1:])]
-    assert f" 50.00 [40.00, 60.00]; 9 pairs; m, float32 by jax{unit})" in repr(found)
+def test_every_measure_is_shown_with_its_unit():
+    scores = {"ndcg_at_10": 50.0, "mrr_at_10": 51.0, "recall_at_100": 53.0}
+    found = evaluation(Row("raw", 8, 32, scores, {"ndcg_at_10": Interval(40.0, 60.0)}))
+    above, _, head, cells = str(found).splitlines()
+    assert above == "9 pairs; m, float32 by jax. Scores × 100"
+    assert " ".join(head.split()) == "dims bytes nDCG@10 95% CI MRR@10 recall@100 vs. raw"
+    assert " ".join(cells.split()) == "raw 8 32 50.00 40.00–60.00 51.00 53.00"
+    assert f" 50.00 [40.00, 60.00]; {above})" in repr(found)
+    assert "Spearman × 100" in str(evaluation(row("raw", 400, 0.0)))

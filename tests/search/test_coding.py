@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import CODES, SpectrumCode, make_code
 from jaxwhiten.search import build_index, load_index
@@ -125,12 +124,6 @@ def test_bytes_alone_take_the_spectrum_code_and_whiten_what_is_not_tuned(vectors
     assert untuned.fitted.gamma == 1.0
     assert untuned.whitening["k"] == D
     assert build_index(vectors, "faiss-flat", bytes=8, tuned=True).whitening is None
-
-
-def test_an_encoder_gives_its_answer(tiny_model):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", tuned=False)
-    index = encoder.index([f"sentence {i}" for i in range(400)], bytes=4)
-    assert index.fitted.gamma == 1.0
 
 
 @pytest.mark.parametrize("options", [{"tuned": False}, {"whitening": 20}, {"nlist": 4, "nprobe": 4}])

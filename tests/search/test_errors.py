@@ -1,5 +1,6 @@
 """Every mistake with an index: its class, and the words that say what to do. Nothing is changed by one."""
 
+import dataclasses
 import sys
 from types import SimpleNamespace
 
@@ -95,6 +96,8 @@ OTHER_SPACES = {
     "a code of whitened vectors": (lambda: build(codes=SpectrumCode(bytes=8).fit(WHITENING), space=SPACE), "none"),
     "a code of another model": (lambda: build(codes=OF_OTHERS, space=Space(fingerprint="b")), "weights"),
     "an unknown encoder": (lambda: build().check_fits(SPACE), "not record"),
+    "another length": (lambda: build(space=SPACE).check_fits(dataclasses.replace(SPACE, max_length=8)), "64 8"),
+    "unknown weights": (lambda: build(space=SPACE).check_fits(dataclasses.replace(SPACE, fingerprint=None)), "weights"),
 }
 
 
@@ -165,4 +168,4 @@ def test_nothing_is_encoded_before_a_mistake_is_found(tiny_model, monkeypatch):
     index = encoder.index(["a", "b"], backend="jax")
     monkeypatch.setattr("jaxwhiten.views.view.View.__call__", lambda *_: pytest.fail("encoded"))
     check(InputError, lambda: encoder.index(["a", "b"], backend="faiss-ivf"), "codes alone")
-    check(MismatchError, lambda: view_for(index, other), "max_length 32 16")
+    check(MismatchError, lambda: view_for(index, other.view), "max_length 32 16")

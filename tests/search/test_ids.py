@@ -59,8 +59,6 @@ def test_a_search_gives_what_there_is(backend, codes):
     assert {hit.id for hit in hits} == {"doc-1", "doc-5"}
     with pytest.warns(UserWarning, match="2 of the 2 IDs"):
         assert index.hits(VECTORS[:2], 9, among=["x", "y"]) == [[], []]
-    with pytest.raises(InputError, match="no IDs"):
-        index.search(VECTORS[:1], 1, among=[])
 
 
 def test_missing_results_are_none_among_strings():

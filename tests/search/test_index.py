@@ -1,21 +1,20 @@
 """Every backend behind the one interface: results, the whitening inside, and the lists of FAISS."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Space
+from jaxwhiten import Encoder
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search.text import without_blank
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
 CPU = [*EXACT, "faiss-ivf"]
 LISTS = {"bytes": 8, "tuned": True}
-SPACE = Space(model="m", fingerprint="f00", pooling="mean", max_length=64)
 
 
 @pytest.fixture(scope="module")
@@ -113,17 +112,6 @@ def test_lists_and_probes_are_chosen_by_size_and_recall_and_said(vectors, querie
     assert np.mean([len({*a} & {*b}) / 10 for a, b in zip(found, exact, strict=True)]) > 0.9
 
 
-@pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
-def test_a_query_encoded_otherwise_is_refused(key, vectors):
-    index = build_index(vectors, "jax", space=SPACE)
-    index.check_fits(dataclasses.replace(SPACE, model="the same under another name"))
-    shown = "another model|other weights" if key == "fingerprint" else f"expected {key}="
-    with pytest.raises(MismatchError, match=shown):
-        index.check_fits(dataclasses.replace(SPACE, **{key: 8 if key == "max_length" else "other"}))
-    with pytest.raises(MismatchError, match=shown):
-        index.check_fits(dataclasses.replace(SPACE, **{key: None}))
-
-
 def test_texts_are_encoded_by_the_index(tiny_model, tmp_path):
     prompts = {"document": "salt "}
     encoder = Encoder(Encoder(tiny_model, pooling="mean", prompts=prompts).save(tmp_path / "model"))
@@ -135,11 +123,14 @@ def test_texts_are_encoded_by_the_index(tiny_model, tmp_path):
         assert {document.id: document.text for document in changed} == dict(a="a wolf", b="snow", c="a cat", d="wind")
         [[hit]] = changed.hits(encoder.encode_document(["snow"]), 1)
         assert (hit.id, round(hit.score, 4)) == ("b", 1)
-        for bad in ({"documents": ["x"], "ids": ["e"]}, {}, {"ids": ["a"]}):
-            with pytest.raises(InputError):
-                changed.add(["x"], **bad)
+        with pytest.raises(InputError):
+            changed.add(["x"], ids=["e"], documents=["x"])
     with pytest.raises(InputError, match="no encoder"):
         build_index(np.eye(3), "jax").add(["x"])
-    for bad in (iter([[1.0, 0.0, 0.0]]), 5):
-        with pytest.raises(InputError):
-            build_index(np.eye(3), "jax").add(bad)
+
+
+def test_texts_without_anything_to_read_are_blank():
+    texts = ["a", " ", "\u200b", "\x00\x07 ", "\ufeff\u2060", "\u3164", "\u00ad\n", " .\u200b", "\U0001f600"]
+    kept, ids, metadata, skipped = without_blank(texts, list(range(9)), [{"row": row} for row in range(9)])
+    assert (kept, ids, skipped) == (["a", ".\u200b", "\U0001f600"], [0, 7, 8], 6)
+    assert metadata == [{"row": row} for row in ids]

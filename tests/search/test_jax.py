@@ -7,37 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten.codes import Quantizer
+from jaxwhiten.arrays import normalize
+from jaxwhiten.codes import Int8, SpectrumCode
 from jaxwhiten.search import build_index, jax_flat
 from jaxwhiten.search import jax_kernels as kernels
-from jaxwhiten.whitening.affine import Affine
 
 pytestmark = pytest.mark.devices
 WIDTH = 24
 
 
 class Case:
-    """Random codes, their decoded vectors and queries."""
+    """Random rows in a code of 16 or 256 points a byte or half of it, of which some have copies, and queries."""
 
-    def __init__(self, n, points=16, size=6, copies=0, queries=20, seed=0):
+    def __init__(self, n, points=16, copies=0, queries=20, seed=0):
         rng = np.random.default_rng(seed)
-        groups = 2 * size if points == 16 else size
-        widths = rng.integers(1, WIDTH // groups + 1, groups)
-        used = np.arange(widths.max()) < widths[:, None]
-        centroids = rng.standard_normal((groups, points, widths.max())).astype(np.float32) * used[:, None]
-        self.codes = rng.integers(0, 256, (n, size), dtype=np.uint8)
+        code = SpectrumCode(bytes=6) if points == 16 else Int8()
+        code.fit(rng.standard_normal((2000, WIDTH)) + 0.3)
+        self.codes = np.array(code.encode(rng.standard_normal((n, WIDTH)) + 0.3))
         self.codes[n - copies :] = self.codes[:copies]
-        axes = np.zeros((WIDTH, used.size), np.float32)
-        axes[:, used.ravel()] = np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0][:, : used.sum()]
-        mean = 0.3 * rng.standard_normal(WIDTH).astype(np.float32)
-        self.quantizer = Quantizer("random", Affine(mean, axes, np.zeros(used.size, np.float32)), centroids)
-        numbers = self.codes
-        if points == 16:
-            numbers = np.stack([self.codes & 15, self.codes >> 4], axis=2).reshape(n, -1)
-        y = (centroids[np.arange(groups), numbers].reshape(n, -1) @ axes.T + mean).astype(np.float64)
-        queries = rng.standard_normal((queries, WIDTH)).astype(np.float32)
-        self.queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
-        self.cosines = np.round(self.queries @ (y / np.linalg.norm(y, axis=1, keepdims=True)).T, 6)
+        self.quantizer = code.quantizer()
+        self.queries = normalize(rng.standard_normal((queries, WIDTH)).astype(np.float32))
+        self.cosines = np.round(code.scores(self.queries, self.codes), 6)
 
     @property
     def asked(self):
@@ -128,7 +118,7 @@ def test_blocks_equal_a_full_sort_with_ties(mesh, small_blocks, n, k, levels):
     rng = np.random.default_rng(n + k)
     documents = rng.integers(-levels, 0, (n, 3)).astype(np.float32)
     queries = rng.integers(0, 3, (5, 3)).astype(np.float32)
-    actual = kernels.searcher(mesh, k)(queries, kernels.place_floats(mesh, documents), n)
+    actual = kernels.searcher(mesh, k)(queries, kernels.Floats(kernels.sharded(mesh, documents)), n)
     for results, expected in zip(actual, by_sorting(queries @ documents.T, k), strict=True):
         np.testing.assert_array_equal(results, expected)
 

@@ -23,6 +23,7 @@ from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index, load_index, state
 from jaxwhiten.whitening import Whitening
+from tests.conftest import slow_but
 
 OURS = (os.path.dirname(jaxwhiten.__file__), os.path.dirname(os.__file__) + "/contextlib.py")
 D = 16
@@ -230,9 +231,11 @@ def check(kind, own, brings, examples, steps, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "own"), [*zip(KINDS, ["strings", "numbered", "integers"] * 3, strict=True), ("faiss codes", "strings")]
-)
+HISTORIES = [*zip(KINDS, ["strings", "numbered", "integers"] * 3, strict=True), ("faiss codes", "strings")]
+LONG = ("faiss binary", "faiss whitened", "jax codes, rescored")  # whose stores are those of others
+
+
+@pytest.mark.parametrize(("kind", "own"), slow_but(HISTORIES, *(one for one in HISTORIES if one[0] not in LONG)))
 def test_a_history_equals_the_list_of_its_documents(kind, own, monkeypatch):
     check(kind, own != "numbered", "d{}".format if own == "strings" else int, 15, 15, monkeypatch)
 

@@ -1,21 +1,18 @@
 """Threads and processes that change one index: two writers and six readers, kills, and two `--add` at once."""
 
 import contextlib
-import json
 import os
 import random
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jaxwhiten.search import build_index, load_index
 
-ROOT = Path(__file__).resolve().parents[2]
 SOAK = float(os.environ.get("JAXWHITEN_SOAK_SECONDS", "10"))
 D = 16
 EVERYTHING = np.random.default_rng(0).standard_normal((40_000, D)).astype(np.float32)
@@ -84,135 +81,95 @@ def test_two_writers_and_six_readers(backend, seconds, tmp_path):
         assert [document.text for document in found] == list(map(str, found.ids))
 
 
-WRITES = """
-import json, random, sys
+# What processes and the test agree on: each change of a writer, and the vectors of texts.
+AGREED = """
+import itertools, sys, time
 import numpy as np
 from jaxwhiten.search import load_index
-path, log, me, seed = sys.argv[1:]
-rng = random.Random(int(seed))
+
+def change(me, number):
+    new, old = f"{me}{number}", f"{me}{number - 2}"
+    what, ids = [("add", [new, f"{new}b"]), ("add", [new]), ("upsert", [old, new]), ("remove", [old])][number % 4]
+    return what, {id: f"{id} {number}" for id in ids}
+
+def vectors(texts):
+    return np.stack([np.random.default_rng(list(text.encode())).standard_normal(16) for text in texts])
+"""
+WRITES = """
+path, me, first = sys.argv[1], sys.argv[2], int(sys.argv[3])
 index = load_index(path)
-own = {document.id: document.text for document in index if document.id.startswith(f"{me}-")}
-print("ready", flush=True)
-with open(log, "a") as file:
-    for number in range(10**9):
-        version = f"{seed}.{number}"
-        what = rng.choice(["add", "upsert", "remove"]) if len(own) > 20 else "add"
-        ids = [f"{me}-{version}-{i}" for i in range(3)] if what == "add" else rng.sample(sorted(own), 2)
-        if what == "upsert":
-            ids.append(f"{me}-{version}")
-        texts = [f"{id} {version}" for id in ids]
-        vectors = np.stack([np.random.default_rng(list(text.encode())).standard_normal(16) for text in texts])
-        after = {id: text for id, text in own.items() if id not in ids}
-        if what != "remove":
-            after |= dict(zip(ids, texts))
-        print(json.dumps(["begun", ids, after]), file=file, flush=True)
-        if what == "add":
-            index.add(vectors, ids=ids, documents=texts)
-        elif what == "upsert":
-            index.upsert(ids, vectors, documents=texts)
-        else:
-            assert index.remove(ids) == len(ids)
-        own = after
-        print(json.dumps(["done"]), file=file, flush=True)
+print(first - 1, flush=True)
+for number in itertools.count(first):
+    what, new = change(me, number)
+    if what == "add":
+        index.add(vectors(new.values()), ids=[*new], documents=[*new.values()])
+    elif what == "upsert":
+        index.upsert([*new], vectors(new.values()), documents=[*new.values()])
+    else:
+        assert index.remove([*new]) == 1
+    print(number, flush=True)
 """
 READS = """
-import sys, time
-import numpy as np
-from jaxwhiten.search import load_index
 path, seconds, seed = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-rng = np.random.default_rng(seed)
-index = load_index(path, read_only=True)
+rng, index, versions = np.random.default_rng(seed), load_index(path, read_only=True), set()
 print("ready", flush=True)
-end, count, versions = time.time() + seconds, 0, set()
+end = time.time() + seconds
 while time.time() < end:
     for hits in index.hits(rng.standard_normal((4, 16)).astype(np.float32), 5):
         assert len({hit.id for hit in hits}) == 5
-        for hit in hits:
-            assert hit.text.partition(" ")[0] == hit.id, hit
+        assert all(hit.text.partition(" ")[0] == hit.id for hit in hits), hits
     versions.add(index.state.version)
-    count += 1
 assert len(versions) > 1
-print(count)
 """
+agreed = {}
+exec(AGREED, agreed)
 
 
-def vector_of(text):
-    return np.random.default_rng(list(text.encode())).standard_normal(D).astype(np.float32)
-
-
-def expected_of(log):
-    """The documents of a writer by id after the changes that were done, and after one that was begun."""
-    done, begun = {}, {}
-    for line in log.read_text().splitlines() if log.exists() else ():
-        event = json.loads(line)
-        if event[0] == "begun":
-            begun = event[2]
-        else:
-            done = begun
-    return done, begun
-
-
-def check_file(path, logs, start):
-    """The documents in the file, which are those of all writers' logs; the logs are cut to what was done."""
-    index = load_index(path)
-    there = {document.id: document.text for document in index}
-    documents = dict(start)
-    for me, log in logs.items():
-        own = {id: text for id, text in there.items() if id.startswith(f"{me}-")}
-        done, begun = expected_of(log)
-        assert own in (done, begun)
-        documents |= own
-        log.write_text(json.dumps(["begun", [], own]) + "\n" + json.dumps(["done"]) + "\n")
-    assert there == documents
-    ids = list(there)
-    fresh = build_index(
-        np.stack([vector_of(there[id]) for id in ids]), like=index, documents=[there[id] for id in ids], ids=ids
-    )
-    queries = EVERYTHING[:20]
-    np.testing.assert_allclose(index.search(queries, 9)[0], fresh.search(queries, 9)[0], atol=1e-5)
-    np.testing.assert_array_equal(index.search(queries, 9)[1], fresh.search(queries, 9)[1])
-
-
-@pytest.fixture
-def child():
-    """Starts a process, which does not outlive the test."""
-    with contextlib.ExitStack() as processes:
-
-        def start(program, *words):
-            command = [sys.executable, "-c", program, *map(str, words)]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            process = processes.enter_context(
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-            )
-            processes.callback(process.kill)
-            return process
-
-        yield start
+def documents_of(me, count):
+    """The documents of a writer after so many changes."""
+    found = {}
+    for number in range(count):
+        what, new = agreed["change"](me, number)
+        found = {id: text for id, text in found.items() if id not in new} | (new if what != "remove" else {})
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"bytes": 8, "tuned": True}], ids=["floats", "codes"])
-def test_writers_that_are_killed_and_readers_of_one_file(options, child, tmp_path):
-    """Four writers, of which one is killed again and again in the middle of its work, and four readers."""
+def test_writers_that_are_killed_and_readers_of_one_file(options, tmp_path):
+    """Four writers, which are killed again and again in the middle of their work, and four readers."""
     pytest.importorskip("faiss")
-    path, rng = tmp_path / "docs.db", random.Random(0)
+    path, rng, counts = tmp_path / "docs.db", random.Random(0), dict.fromkeys("abcd", 0)
     start = {f"s{number}": f"s{number} 0" for number in range(600)}
-    vectors = np.stack([vector_of(text) for text in start.values()])
-    build_index(vectors, ids=list(start), documents=list(start.values()), **options).save(path)
-    logs = {me: tmp_path / f"{me}.log" for me in "abcd"}
-    kills = 0
-    for seed in range(8):
-        writers = [child(WRITES, path, log, me, seed) for me, log in logs.items()]
-        readers = [child(READS, path, SOAK / 2, number) for number in range(4 if seed % 4 == 0 else 0)]
-        for process in (*writers, *readers):
-            assert process.stdout.readline() == "ready\n"
-        time.sleep(rng.uniform(0.1, 0.6))
-        for process in readers:
-            assert int(process.communicate(timeout=SOAK + 300)[0]) > 0
-            assert process.returncode == 0
-        for process in writers:
-            kills += process.poll() is None
-            process.kill()
-            process.communicate()
-        check_file(path, logs, start)
-    assert kills == 32
+    vectors = agreed["vectors"]
+    build_index(vectors(start.values()), ids=list(start), documents=list(start.values()), **options).save(path)
+
+    def started(program, *words):
+        command = [sys.executable, "-c", AGREED + program, str(path), *map(str, words)]
+        process = processes.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        processes.callback(process.kill)
+        return process
+
+    for round in range(8):
+        with contextlib.ExitStack() as processes:
+            writers = {me: started(WRITES, me, count) for me, count in counts.items()}
+            readers = [started(READS, SOAK / 2, number) for number in range(4 if round % 4 == 0 else 0)]
+            for process in (*writers.values(), *readers):
+                assert process.stdout.readline()
+            time.sleep(rng.uniform(0.1, 0.6))
+            assert [process.wait(SOAK + 300) for process in readers] == [0] * len(readers)
+            for process in writers.values():
+                assert process.poll() is None
+                process.kill()
+            index = load_index(path)
+            there, expected = {document.id: document.text for document in index}, dict(start)
+            for me, process in writers.items():
+                done = max(map(int, process.communicate()[0].split()), default=counts[me] - 1) + 1
+                own = {id: text for id, text in there.items() if id.startswith(me)}
+                [counts[me]] = [count for count in (done, done + 1) if own == documents_of(me, count)]
+                expected |= own
+            assert there == expected
+        fresh = build_index(vectors(there.values()), like=index, documents=list(there.values()), ids=list(there))
+        (scores, ids), (wanted, expected) = (one.search(EVERYTHING[:20], 9) for one in (index, fresh))
+        np.testing.assert_allclose(scores, wanted, atol=1e-5)
+        np.testing.assert_array_equal(ids, expected)

@@ -1,21 +1,17 @@
 """Servers on loopback, in threads of this process, with the encoder that ships."""
 
-import base64
 import contextlib
 import threading
 import warnings
 from types import SimpleNamespace
 
 import httpx2
-import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, load_sts
-from jaxwhiten.arrays import normalize
 
 PAIRS = load_sts("sts_sample").splits["test"]
 TEXTS = list(dict.fromkeys(PAIRS.sentence1))[:200]
-SAID = ["A man plays a guitar.", "It rains."]  # by every client
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -81,28 +77,3 @@ def coded(tiny, tmp_path_factory):
     with served(encoder, index=file, writable=True) as server:
         server.file = file
         yield server
-
-
-def expected(server):
-    """The vectors of the two texts, of every type, and of a query."""
-    floats = server.encoder.with_view(server.encoder.view.uncoded)
-    documents = floats.encode_document(SAID)
-    scales = np.abs(documents).max(axis=1, keepdims=True) / 127
-    codes = server.encoder.encode_document(SAID)
-    query = floats.encode_query(SAID)
-    return {
-        "float": normalize(codes.decode()),
-        "code": np.asarray(codes),
-        "ubinary": np.packbits(documents > 0, axis=1),
-        "int8": np.rint(documents / scales),
-        "dimensions": normalize(query[:, :8]),
-    }
-
-
-def check(call, vectors, right):
-    """Compares the vectors of a call, `"TYPE ENCODING"`, with the right ones."""
-    kind, _, encoding = call.partition(" ")
-    wanted = right["float" if kind == "null" else kind]
-    if encoding == "base64":  # asked for, so the client leaves it
-        vectors = [np.frombuffer(base64.b64decode(row), "<f4") for row in vectors]
-    np.testing.assert_allclose(vectors, wanted, atol=1 if kind == "int8" else 1e-5, err_msg=call)

@@ -15,7 +15,6 @@ import time
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.serving.conftest import served
 
 pytest.importorskip("fastapi")
@@ -103,24 +102,13 @@ def answers():
 
 
 LONG = b"a" * 70_000
-REQUESTS = {  # what a client sends, and the statuses of the answers
+REQUESTS = {  # what a client sends, and the statuses of the answers; the rest is tested by h11
     "two": (2 * GET, [200, 200]),
-    "noise": (b"\0" * 100, [400]),
     "noise after requests": (2 * GET + READ + CHUNKED + BODY + b"\0" * 100, [200, 200, 200, 400]),
-    "no host": (b"GET / HTTP/1.1\r\n\r\n", [400]),
     "two lengths": (READ + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", [400]),
-    "chunks": (READ + CHUNKED + BODY + GET, [200, 200]),
-    "a bad chunk": (READ + CHUNKED + b"x\r\n", [400]),
-    "a bad chunk after an answer": (POST % b"/" + CHUNKED + b"x\r\n", [200]),
-    **{
-        f"coding {coding}": (READ + CHUNKED.replace(b"chunked", coding.encode()) + BODY, [400])
-        for coding in ("gzip, chunked", "gzip", "identity", "chunked, identity")
-    },
+    "a coding": (READ + CHUNKED.replace(b"chunked", b"gzip, chunked") + BODY, [400]),
     "a header that fits": (READ + b"X: " + LONG[:60_000] + b"\r\n" + CHUNKED + BODY, [200]),
     "a long header": (READ + b"X: " + LONG, [400]),
-    "many headers": (READ + b"a: b\r\n" * 12_000, [400]),
-    "a long address": (b"GET /" + LONG, [400]),
-    "a long chunk head": (READ + CHUNKED + b"1;" + LONG, [400]),
     "a long trailer": (READ + CHUNKED + b"2\r\n{}\r\n0\r\nX: " + LONG, [400]),
 }
 
@@ -129,10 +117,6 @@ REQUESTS = {  # what a client sends, and the statuses of the answers
 def test_each_request_gets_its_answer(answers, kind):
     sent, statuses = REQUESTS[kind]
     connection = answers.connect()
-    if statuses == [200] and kind.startswith("a bad"):  # the answer comes before the chunk
-        connection.sendall(sent[:-3])
-        time.sleep(0.1)
-        sent = sent[-3:]
     connection.sendall(sent)
     answer, found = b"", []
     with contextlib.suppress(ConnectionResetError):
@@ -214,9 +198,8 @@ def test_a_burst_of_connections_loses_none_to_sigterm():
     counts = collections.Counter()
 
     def run(*words):
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
         return processes.enter_context(
-            subprocess.Popen([sys.executable, "-c", *words], env=environment, stdout=subprocess.PIPE, text=True)
+            subprocess.Popen([sys.executable, "-c", *words], stdout=subprocess.PIPE, text=True)
         )
 
     with contextlib.ExitStack() as processes:

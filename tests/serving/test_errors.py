@@ -68,11 +68,6 @@ def test_a_request_of_an_index(coded, path, body, words):
     assert missing(message, words) == [], message
 
 
-def test_a_compressed_body(plain):
-    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    error_of(plain.client.post("/v1/embeddings", content=b"{}", headers=headers), 415)
-
-
 @pytest.mark.parametrize("body", MALFORMED, ids=range(len(MALFORMED)))
 def test_a_body_that_is_none(plain, body):
     answer = plain.client.post("/v1/embeddings", content=body, headers={"Content-Type": "application/json"})

@@ -25,9 +25,7 @@ def address(server):
 
 SHAPES = {
     "unknown fields": lambda n: "{" + ",".join(f'"{i}":0' for i in range(n)) + "}",
-    "empty texts": lambda n: '{"model":"m","input":[' + ",".join(['""'] * n) + "]}",
     "nulls": lambda n: '{"model":"m","input":[' + ",".join(["null"] * n) + "]}",
-    "lists": lambda n: '{"model":"m","input":[' + ",".join(["[]"] * n) + "]}",
     "objects": lambda n: '{"model":"m","input":' + '{"a":' * n,
     "depth": lambda n: "[" * n,
     "digits": lambda n: '{"model":"m","input":"a","dimensions":' + "1" * n + "}",

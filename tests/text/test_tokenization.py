@@ -1,4 +1,4 @@
-"""Sentences written and cut as poolings want them, and counted."""
+"""Sentences become tokens of the model, cut as it wants them, and no others."""
 
 import json
 import random
@@ -6,50 +6,29 @@ import shutil
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, tokenization
+from jaxwhiten.text import BulkTokenizer, TextForm, tokenization
 from tests.tiny import SENTENCES
 
 
-def plain(folder):
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))
-
-
-def rows(tokens):
-    return [list(tokens.flat[s : s + n]) for s, n in zip(tokens.starts, tokens.lengths, strict=True)]
-
-
-def test_lower_case(tiny_model):
-    tokenizer = BulkTokenizer(tiny_model, 32)
-    upper = [s.upper() for s in SENTENCES]
-    assert rows(tokenizer(upper, TextForm(lower_case=True))) == rows(tokenizer([s.lower() for s in upper]))
-
-
 def test_a_token_is_the_mask_if_it_is_special(tiny_model, tmp_path):
-    from tokenizers import Tokenizer, models
-
     Tokenizer(models.WordLevel({"[UNK]": 0, "[MASK]": 1}, "[UNK]")).save(str(tmp_path / "tokenizer.json"))
     assert BulkTokenizer(tmp_path, 16).mask_token_id is None
-    assert BulkTokenizer(tiny_model, 16).mask_token_id == plain(tiny_model).token_to_id("[MASK]")
+    mask = Tokenizer.from_file(str(tiny_model / "tokenizer.json")).token_to_id("[MASK]")
+    assert BulkTokenizer(tiny_model, 16).mask_token_id == mask
 
 
-@pytest.mark.parametrize("side", ["Left", "Right"])
-def test_padding_of_the_file_takes_no_part(tiny_model, tmp_path, side):
+def test_padding_of_the_file_takes_no_part(tiny_model, tmp_path):
     shutil.copytree(tiny_model, tmp_path, dirs_exist_ok=True)
-    padding = {"strategy": {"Fixed": 30}, "direction": side, "pad_to_multiple_of": None, "pad_type_id": 0}
-    raw = json.loads((tmp_path / "tokenizer.json").read_text())
-    raw["padding"] = {**padding, "pad_id": 0, "pad_token": "[PAD]"}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(raw))
-    assert rows(BulkTokenizer(tmp_path, 64)(SENTENCES)) == [plain(tiny_model).encode(s).ids for s in SENTENCES]
-
-
-def test_padded_rows_hold_their_own_ids_and_no_others():
-    ids = TokenIds(np.arange(10, 16, dtype=np.int32), np.array([2, 3, 1]))
-    matrix = ids.padded(np.array([1, 0, 2]), height=4, length=3, pad_id=7)
-    np.testing.assert_array_equal(matrix, [[12, 13, 14], [10, 11, 7], [15, 7, 7], [7, 7, 7]])
+    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    expected = [tokenizer.encode(text).ids for text in SENTENCES]
+    tokenizer.enable_padding(direction="left", length=30)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tokens = BulkTokenizer(tmp_path, 64)(SENTENCES)
+    np.testing.assert_array_equal(tokens.flat, np.concatenate(expected))
+    np.testing.assert_array_equal(tokens.lengths, list(map(len, expected)))
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

@@ -1,81 +1,65 @@
-"""Whole-word masking: whole words, the right shares, nothing special touched, everything decided by the generator."""
+"""Text for masked language models: passages as tokens, and whole words masked, nothing special touched."""
+
+import gzip
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
-from train.masking import MaskRules, mask_blocks, mask_rules
-
-VOCAB = 60
-SPECIAL, PIECES = [0, 1, 2, 3, 4], list(range(40, 60))  # 2 begins blocks, 3 ends passages, 4 is the mask
-
-
-def rules(**shares):
-    maskable, continues = np.ones(VOCAB, bool), np.zeros(VOCAB, bool)
-    maskable[SPECIAL], continues[PIECES] = False, True
-    return MaskRules(4, maskable, continues, **shares)
+from eval.data.corpus import Corpus
+from jaxwhiten.datasets import corpus_files
+from jaxwhiten.text import BulkTokenizer
+from tests.sentences import generated
+from train.corpus import held_out, tokenize_corpus
+from train.masking import mask_blocks, mask_rules
 
 
-def blocks(rows=200, length=40, seed=0):
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(5, VOCAB, (rows, length)).astype(np.int32)
-    ids[rng.random(ids.shape) < 0.05] = 3
-    ids[:, 0] = 2
-    return ids
+def test_tokens_are_the_passages_one_after_the_other_in_blocks(tiny_model, tmp_path):
+    lines = generated(400)
+    (tmp_path / "a.txt").write_text("\n".join(lines[:150]))
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress("\n".join(["", *lines[150:], "   "]).encode()))
+    (tmp_path / "notes.md").write_text("not text to train on")
+    corpus = tokenize_corpus(Corpus(corpus_files(tmp_path)), tiny_model, 16, held_out_share=0.2, progress=False)
+    for stream, side in ((corpus.train, False), (corpus.held_out, True)):
+        tokens = BulkTokenizer(tiny_model, 1000)([line for line in lines if held_out(line, 0.2) == side])
+        ends = zip(tokens.starts, tokens.lengths, strict=True)
+        expected = np.concatenate([tokens.flat[start + 1 : start + length] for start, length in ends])
+        np.testing.assert_array_equal(stream.flat, expected)
+    assert sum(corpus.passages) == 400
+    assert 40 < corpus.passages[1] < 120
+    blocks = corpus.train.blocks(np.array([3, 0]))
+    assert (blocks[:, 0] == corpus.train.first).all()
+    np.testing.assert_array_equal(blocks[:, 1:], corpus.train.flat[: 4 * 15].reshape(4, 15)[[3, 0]])
 
 
-def words_of(row):
+def words_of(row, names):
     """Positions of each word of a block, told in plain Python."""
     groups = []
     for position, token in enumerate(row):
-        if token in SPECIAL:
+        if token < 5:
             continue
-        if groups and token in PIECES and groups[-1][-1] == position - 1:
+        if groups and names[token].startswith("##") and groups[-1][-1] == position - 1:
             groups[-1].append(position)
         else:
             groups.append([position])
     return groups
 
 
-def masked(ids, seed=1, **shares):
-    return mask_blocks(ids, rules(**shares), np.random.default_rng(seed))
-
-
 @pytest.mark.parametrize("share", [0.15, 0.4])
-def test_whole_words_up_to_the_share(share):
-    ids = blocks()
-    out = masked(ids, share=share)
+def test_whole_words_are_masked_up_to_the_share(tiny_model, share):
+    vocabulary = Tokenizer.from_file(str(tiny_model / "tokenizer.json")).get_vocab()
+    names = sorted(vocabulary, key=vocabulary.get)  # 2 begins blocks, 3 ends passages, 4 is the mask
+    rng = np.random.default_rng(0)
+    ids = rng.integers(5, len(names), (200, 40)).astype(np.int32)
+    ids[rng.random(ids.shape) < 0.05] = 3
+    ids[:, 0] = 2
+    out = mask_blocks(ids, mask_rules(tiny_model, share=share), np.random.default_rng(1))
     assert out["positions"].shape == (200, round(share * 40))
-    for row in range(len(ids)):
-        chosen = out["positions"][row][out["weights"][row] > 0].tolist()
-        assert len(set(chosen)) == len(chosen)
-        words = words_of(ids[row])
-        masked_words = [word for word in words if word[0] in chosen]
-        assert sorted(chosen) == sorted(position for word in masked_words for position in word)
-        budget = round(share * sum(map(len, words)))
-        assert len(chosen) <= budget
-        assert budget - len(chosen) < max(map(len, words))
-
-
-def test_targets_are_the_tokens_that_stood_there_and_nothing_else_changes():
-    ids = blocks()
-    out = masked(ids)
     np.testing.assert_array_equal(out["targets"], np.take_along_axis(ids, out["positions"], 1))
-    changed = out["input_ids"] != ids
-    allowed = np.zeros_like(changed)
-    np.put_along_axis(allowed, out["positions"], out["weights"] > 0, axis=1)
-    assert not (changed & ~allowed).any()
-    assert not np.isin(out["targets"][out["weights"] > 0], SPECIAL).any()
-
-
-# --- from tokenizers ------------------------------------------------------------------------------------------------
-
-
-def test_wordpiece_rules(tiny_model):
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    rules = mask_rules(tiny_model, share=0.2)
-    names = [tokenizer.id_to_token(i) for i in range(len(rules.maskable))]
-    assert [name for name, ok in zip(names, rules.maskable, strict=True) if not ok] == names[:5]
-    assert rules.continues.tolist() == [name.startswith("##") for name in names]
-    assert rules.places(100) == 20
+    for row, positions, weights, shown in zip(ids, out["positions"], out["weights"], out["input_ids"], strict=True):
+        chosen = sorted(positions[weights > 0])
+        words = words_of(row, names)
+        assert chosen == [position for word in words if word[0] in chosen for position in word]
+        assert np.isin(np.flatnonzero(shown != row), chosen).all(), "nothing else changes"
+        budget = round(share * sum(map(len, words)))
+        assert budget - max(map(len, words)) < len(chosen) <= budget

@@ -9,11 +9,11 @@ from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.training.objectives import make_plan, student_map
 from tests.conftest import own_cache
-from tests.tiny import SENTENCES, write_model
+from tests.sentences import generated
+from tests.tiny import write_model
 from tests.training.setups import changed, setup_for
 
-WORDS = " ".join(SENTENCES).split()
-TEXTS = [" ".join(np.random.default_rng(i).choice(WORDS, 3 + i % 6)) for i in range(160)]
+TEXTS = generated(160)
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +28,6 @@ def setup(tmp_path_factory, teacher, monkeypatch, tmp_path):
     sizes = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "dropout": 0.0}
     folder = write_model(tmp_path / "student", attention_dropout=0.0, **sizes)
     return setup_for(folder, [TEXTS], teacher=str(teacher), teacher_pooling="mean")
-
-
-def test_labels_are_the_teachers_vectors_and_are_read_back(setup, teacher, monkeypatch):
-    plan = make_plan("distil_mse", setup)
-    expected = Encoder.from_pretrained(teacher, pooling="mean", max_length=32).encode(TEXTS)
-    np.testing.assert_allclose(plan.labels[:, 0], expected, atol=1e-6)
-    monkeypatch.setattr("jaxwhiten.encoding.store.together", None)
-    again = make_plan("distil_mse", setup)
-    np.testing.assert_array_equal(again.labels, plan.labels)
 
 
 def draw(n=200, e=12, seed=0):
@@ -60,21 +51,21 @@ def test_vectors_of_the_students_width_keep_their_cosines():
     np.testing.assert_allclose(after, before, atol=1e-4)
 
 
-def test_the_loss_is_that_of_the_mapped_vectors(setup):
+def test_the_loss_is_that_of_the_teachers_mapped_vectors_which_are_read_back(setup, teacher, monkeypatch):
     plan = make_plan("distil_mse", setup)
-    assert plan.labels.shape == (len(TEXTS), 1, 32)
+    taught = Encoder.from_pretrained(teacher, pooling="mean", max_length=32).encode(TEXTS)
+    np.testing.assert_allclose(plan.labels[:, 0], taught, atol=1e-6)
     batch = setup.table.batch(np.arange(8), 32) | {"labels": plan.labels[:8]}
     value, _ = jax.jit(plan.loss)(plan.params, jax.tree.map(jnp.asarray, batch), jax.random.key(0))
     own = setup.start.encode(TEXTS)
     wanted = student_map(plan.labels[:, 0], np.arange(len(TEXTS)), own)(plan.labels[:8, 0])
     assert float(value) == pytest.approx(float(np.mean((own[:8] - np.asarray(wanted)) ** 2)), rel=1e-4)
+    monkeypatch.setattr("jaxwhiten.encoding.store.together", None)
+    np.testing.assert_array_equal(make_plan("distil_mse", setup).labels, plan.labels)
 
 
-def test_a_narrower_teacher_is_refused():
+def test_a_teacher_is_named_and_not_narrower_than_the_student(setup):
+    with pytest.raises(InputError, match="Hugging Face model ID"):
+        make_plan("distil_mse", changed(setup, teacher=""))
     with pytest.raises(InputError, match=r"has 16 dimensions, the student 32.*wider teacher"):
         student_map(draw(e=16), np.arange(9), draw(9, 32))
-
-
-def test_a_teacher_has_to_be_named(setup):
-    with pytest.raises(InputError, match="specify a folder or a Hugging Face model ID"):
-        make_plan("distil_mse", changed(setup, teacher=""))

@@ -1,4 +1,4 @@
-"""LoRA: it starts as the unchanged model, leaves it frozen, and ends as an ordinary folder."""
+"""LoRA and adapters: they start as the unchanged model, leave it frozen, and end as an ordinary folder."""
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +9,13 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_trained
 from jaxwhiten.options import TrainingOptions
-from jaxwhiten.training.objectives import make_plan
+from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_batches
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
 from tests.conftest import own_cache
 from tests.tiny import FAMILIES, SENTENCES, write_model
 from tests.training.setups import changed, setup_for
+from train import adapters
 
 TEXTS = [text or "Nothing." for text in SENTENCES]
 COLUMNS = [TEXTS[:8], TEXTS[2:]]
@@ -65,35 +66,28 @@ def trained(setup, plan, steps=5):
     return jax.device_get(state.params), found
 
 
-def vectors_of(plan, params):
-    return plan.encoder(params).encode(TEXTS)
-
-
-@pytest.fixture
-def before(folder):
-    return Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS)
-
-
 @pytest.mark.slow
-def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before):
-    check_adapter(setup, adapted(setup), folder, tmp_path, before)
-
-
-def check_adapter(setup, plan, folder, tmp_path, before):
-    """It starts as the model, learns, leaves the model frozen and is exported whole."""
+@pytest.mark.parametrize("kind", ["lora", *adapters.KINDS])
+def test_an_adapter_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, kind):
+    if kind == "lora":
+        plan = adapted(setup)
+    else:
+        plan = make_plan(adapters.on_vectors(OBJECTIVES["mnr"], kind, rank=4), setup)
     plain = make_plan("mnr", setup)
-    np.testing.assert_allclose(vectors_of(plan, plan.params), before, atol=1e-6)
+    before = Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS)
+    np.testing.assert_allclose(plan.encoder(plan.params).encode(TEXTS), before, atol=1e-6)
     batch = jax.tree.map(jnp.asarray, next(batches(setup, plan)))
     params = plan.params if plan.frozen is None else {**plan.params, "frozen": plan.frozen}
-    first = jax.jit(plan.loss)(params, batch, jax.random.key(0))[0]
-    assert float(first) == pytest.approx(
-        float(jax.jit(plain.loss)(plain.params, batch, jax.random.key(0))[0]), abs=1e-5
+    first, expected = (
+        jax.jit(one.loss)(params, batch, jax.random.key(0))[0]
+        for one, params in ((plan, params), (plain, plain.params))
     )
+    assert float(first) == pytest.approx(float(expected), abs=1e-5)
 
     params, found = trained(setup, plan)
     assert found[-1] < found[0] - 0.01
     assert len(jax.tree.leaves(params)) < 10, "only the adapter is trained"
-    after = vectors_of(plan, params)
+    after = plan.encoder(params).encode(TEXTS)
     assert np.abs(after - before).max() > 1e-2
     np.testing.assert_allclose(Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS), before)
 

@@ -1,25 +1,26 @@
-"""Rows in every container give the same examples; the label and the columns are found, or asked for."""
+"""Rows as examples: the label and the columns are found, or asked for; mined negatives against a plain search."""
 
-import json
+import math
 
 import numpy as np
 import pytest
 
+from jaxwhiten import Encoder
+from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.training import OBJECTIVES, read_rows
+from jaxwhiten.training.rows import mine_negatives, with_negatives
 
 ROWS = [("a b", "c d", 1.0), ("e f", "g h", 3.0), ("i j", "k l", 5.0)]
 NAMES = ("one", "two", "score")
 COLUMNS = dict(zip(NAMES, map(list, zip(*ROWS, strict=True)), strict=True))
 
 
-def test_every_container_gives_the_same_examples(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(json.dumps(dict(zip(NAMES, row, strict=True))) for row in ROWS))
-    for rows in (path, ROWS, iter(ROWS), COLUMNS):
-        found = read_rows(rows, OBJECTIVES["cosent"])
-        assert list(found.columns.values()) == [COLUMNS["one"], COLUMNS["two"]]
-        np.testing.assert_array_equal(found.label, np.array([0.0, 0.5, 1.0], np.float32))
+@pytest.mark.parametrize("rows", [iter(ROWS), COLUMNS], ids=["rows", "columns"])
+def test_scores_are_mapped_to_0_and_1(rows):
+    found = read_rows(rows, OBJECTIVES["cosent"])
+    assert list(found.columns.values()) == [COLUMNS["one"], COLUMNS["two"]]
+    np.testing.assert_array_equal(found.label, np.array([0.0, 0.5, 1.0], np.float32))
     given = read_rows(ROWS, OBJECTIVES["cosine"], score_range=(0, 10))
     np.testing.assert_allclose(given.label, [0.1, 0.3, 0.5])
     assert list(read_rows(COLUMNS, OBJECTIVES["mnr"], columns=("two", "one")).columns) == ["two", "one"]
@@ -38,8 +39,7 @@ def test_classes_in_the_order_of_similarity():
 NLI = ("entailment", "neutral", "contradiction")
 
 
-@pytest.mark.parametrize("absent", ["-", "-1", "", -1])
-@pytest.mark.parametrize("classes", [(), NLI[::-1]])
+@pytest.mark.parametrize(("absent", "classes"), [("-", ()), ("-1", NLI[::-1]), ("", ()), (-1, ())])
 def test_rows_without_an_agreed_class_are_left_out(capsys, absent, classes):
     rows = [(f"a man {row}", f"a dog {row}", label) for row, label in enumerate((absent, *NLI, absent))]
     found = read_rows(rows, OBJECTIVES["softmax"], classes=classes)
@@ -62,8 +62,7 @@ def test_only_labels_of_nli_may_be_absent(capsys, labels, classes):
 
 def test_classes_of_nli_give_triplets():
     rows = [("p", "yes", "entailment"), ("p", "no", "contradiction"), ("p", "so", "neutral"), ("q", "y", "entailment")]
-    names = ("premise", "hypothesis", "label")
-    found = read_rows([dict(zip(names, row, strict=True)) for row in rows], OBJECTIVES["mnr"], label="label")
+    found = read_rows(rows, OBJECTIVES["mnr"], label="column3")
     assert list(zip(*found.columns.values(), strict=True)) == [("p", "yes", "no")]
 
 
@@ -106,6 +105,9 @@ MISTAKES = {
     "another objective": (ROWS, "mnr", {}, "the objective cosent"),
     "a label": ([("a", "b", "entailment")], "mnr", {}, "the label 'column3'"),
     "a score": ([PAIR], "mnr", {}, "'score' has no sentences"),
+    "a score beyond float32": ([("a", "b", 0), ("c", "d", 1e39), ("e", "f", 1)], "cosine", {}, "row 1: .*column3"),
+    "an endless range": (ROWS, "cosine", {"score_range": (0, math.inf)}, "score_range"),
+    "an empty range": (ROWS, "cosine", {"score_range": (1, 1)}, "score_range"),
 }
 
 
@@ -121,3 +123,33 @@ def test_invalid_rows_may_be_skipped():
     assert (len(found), found.skipped) == (1, 1)
     found = read_rows([("a", "b", 1), ("c", "d", "x"), ("e", "f", 3)], OBJECTIVES["cosent"], skip_bad_rows=True)
     assert (found.label.tolist(), found.skipped) == ([0, 1], 1)
+    with pytest.raises(InputError, match=r"Row 1: .*float32"):
+        Examples({"a": ["a", "b"], "b": ["c", "d"]}, np.array([0.0, 1e39]))
+
+
+# --- mined negatives -------------------------------------------------------------------------------------------------
+
+
+class Angles(Encoder):
+    """Texts are angles in degrees: near in number, near as vectors."""
+
+    def __init__(self):
+        pass
+
+    def encode(self, texts):
+        angles = np.radians([float(text) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def test_negatives_are_near_and_not_linked_by_a_chain():
+    first, second = ["0", "0", "90", "3"], ["1", "2", "91", "2"]  # 0-1, 0-2-3: one chain
+    found = mine_negatives(Angles(), [*first, "170"], [*second, "171"], count=1, depth=1)
+    assert dict(zip(*found, strict=True)) == {"0": "91", "3": "91", "90": "171", "170": "91"}
+    owners, negatives = mine_negatives(Angles(), first, second, count=5, depth=5)
+    assert sorted(zip(owners, negatives, strict=True)) == [("0", "91"), ("3", "91"), ("90", "1"), ("90", "2")]
+
+
+def test_pairs_that_a_chain_links_have_no_negatives():
+    pairs = Examples({"anchor": ["0", "1"], "positive": ["1", "2"]})
+    with pytest.raises(DataError, match="negative"):
+        with_negatives(pairs, [], [])

@@ -1,39 +1,39 @@
-"""Sentence batches through encoder and loss: parity with sentence-transformers, devices, accumulation, bfloat16."""
+"""Sentence batches through encoder and loss: parity with sentence-transformers, prompts, dropout, cached tokens."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, losses, training
+from jaxwhiten import Encoder, training
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import AfterPrompt, Dense, Head, Mean, Normalize
 from jaxwhiten.head.pooling import Cls, LastToken, Max
 from jaxwhiten.models import load_model, save_model
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.training.objectives import OBJECTIVES, make_plan, objective_loss
+from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_loss, split_encoder, tokenize_columns
 from tests.conftest import own_cache
 from tests.tiny import SENTENCES, write_model
+from tests.training.setups import setup_for
 
 WORDS = " ".join(SENTENCES).split()
+# The kind of labels that an objective takes, the columns, and sentence-transformers' loss.
 CASES = {
-    "softmax": ("class", 2),
-    "cosine": ("score", 2),
-    "triplet": (None, 3),
-    "mnr": (None, 3),
-    "simcse": (None, 1),
-    "cosent": ("score", 2),
+    "softmax": ("class", 2, lambda losses, model: losses.SoftmaxLoss(model, model.get_embedding_dimension(), 3)),
+    "cosine": ("score", 2, lambda losses, model: losses.CosineSimilarityLoss(model)),
+    "triplet": (None, 3, lambda losses, model: losses.TripletLoss(model, triplet_margin=1.0)),
+    "mnr": (None, 3, lambda losses, model: losses.MultipleNegativesRankingLoss(model)),
+    "simcse": (None, 1, lambda losses, model: losses.MultipleNegativesRankingLoss(model)),
+    "cosent": ("score", 2, lambda losses, model: losses.CoSENTLoss(model)),
 }
 
 
-def make_rows(name, rows=16, seed=0):
-    """Sentences of random words, and labels of the kind the objective takes."""
-    label, columns = CASES[name]
-    rng = np.random.default_rng(seed)
-    texts = [[" ".join(rng.choice(WORDS, rng.integers(1, 9))) for _ in range(rows)] for _ in range(columns)]
-    if label == "class":
-        return texts, rng.integers(0, 3, rows).astype(np.int32)
-    return texts, rng.integers(0, 6, rows).astype(np.float32) / 5 if label else None
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -42,49 +42,23 @@ def still_model(tmp_path_factory):
     return write_model(tmp_path_factory.mktemp("still") / "still", num_layers=2, dropout=0.0, attention_dropout=0.0)
 
 
-class Setup:
-    """Everything up to the step for an objective on a model folder."""
-
-    def __init__(self, folder, name, *, pooling="mean", rows=16, dtype="float32", **settings):
-        self.texts, self.labels = make_rows(name, rows)
-        model, config, _ = load_model(folder, dtype=dtype)
-        encoder, self.rebuild = split_encoder(model, pooling)
-        head = losses.init_classifier(jax.random.key(1), config.hidden_size, 3) if name == "softmax" else {}
-        self.params = {"encoder": encoder, "head": head}
-        self.table = tokenize_columns(self.texts, BulkTokenizer(folder, 32))
-        passes = OBJECTIVES[name].passes
-        loss = objective_loss(name, **settings)
-        self.loss_fn = sentence_loss(self.rebuild, loss, steps=Head.named(pooling).steps, passes=passes)
-
-    def value(self, seed=0):
-        """The loss of the first rows."""
-        batch = self.table.batch(np.arange(8), 32) | ({} if self.labels is None else {"labels": self.labels[:8]})
-        return float(jax.jit(self.loss_fn)(self.params, batch, jax.random.key(seed))[0])
+def setup_of(folder, name, pooling="mean"):
+    """Eight rows of random words for an objective."""
+    label, columns, _ = CASES[name]
+    rng = np.random.default_rng(0)
+    texts = [[" ".join(rng.choice(WORDS, rng.integers(1, 9))) for _ in range(8)] for _ in range(columns)]
+    labels = {"class": np.arange(8, dtype=np.int32) % 3, "score": np.arange(8, dtype=np.float32) % 6 / 5}.get(label)
+    return dataclasses.replace(setup_for(folder, texts, pooling=pooling), labels=labels, classes=3)
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def batch_of(setup, plan):
+    labels = {} if plan.labels is None else {"labels": plan.labels}
+    return jax.tree.map(jnp.asarray, setup.table.batch(np.arange(8), 32) | labels)
 
 
-# --- parity ---------------------------------------------------------------------------------------------------------
-
-
-def peer_loss(name, model, head, peers, torch):
-    """sentence-transformers' objective with our classifier in it."""
-    if name != "softmax":
-        return {
-            "cosine": lambda: peers.CosineSimilarityLoss(model),
-            "triplet": lambda: peers.TripletLoss(model, triplet_margin=1.0),
-            "mnr": lambda: peers.MultipleNegativesRankingLoss(model),
-            "simcse": lambda: peers.MultipleNegativesRankingLoss(model),
-            "cosent": lambda: peers.CoSENTLoss(model),
-        }[name]()
-    loss = peers.SoftmaxLoss(model, model.get_embedding_dimension(), 3)
-    with torch.no_grad():
-        loss.classifier.weight.copy_(torch.tensor(np.asarray(head["kernel"]).reshape(-1, 3).T))
-        loss.classifier.bias.copy_(torch.tensor(np.asarray(head["bias"])))
-    return loss
+def value(setup, name, seed=0):
+    plan = make_plan(name, setup)
+    return float(jax.jit(plan.loss)(plan.params, batch_of(setup, plan), jax.random.key(seed))[0])
 
 
 PARITY = [*((name, "mean") for name in CASES), ("softmax", "cls"), ("mnr", "max")]
@@ -94,28 +68,28 @@ PARITY = [*((name, "mean") for name in CASES), ("softmax", "cls"), ("mnr", "max"
 def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_model, tmp_path, name, pooling):
     torch = pytest.importorskip("torch")
     library = pytest.importorskip("sentence_transformers")
-    peers = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
     from safetensors.numpy import load_file
 
-    ours = Setup(still_model, name, pooling=pooling, rows=8)
-    batch = ours.table.batch(np.arange(8), 32) | ({} if ours.labels is None else {"labels": ours.labels})
-    batch = jax.tree.map(jnp.asarray, batch)
-    (value, _), gradients = jax.jit(jax.value_and_grad(ours.loss_fn, has_aux=True))(
-        ours.params, batch, jax.random.key(0)
-    )
+    setup = setup_of(still_model, name, pooling)
+    plan = make_plan(name, setup)
+    step = jax.jit(jax.value_and_grad(plan.loss, has_aux=True))
+    (found, _), gradients = step(plan.params, batch_of(setup, plan), jax.random.key(0))
 
-    model, _, folder = load_model(still_model)
-    Encoder.from_module(model, folder, pooling=pooling, max_length=32).save(tmp_path / "st")
-    peer = library.SentenceTransformer(str(tmp_path / "st"), device="cpu")
+    peer = library.SentenceTransformer(str(setup.start.save(tmp_path / "st")), device="cpu")
     peer.train()
-    loss = peer_loss(name, peer, ours.params["head"], peers, torch)
-    texts = ours.texts * OBJECTIVES[name].passes
-    target = None if ours.labels is None else torch.tensor(ours.labels.astype(np.int64 if name == "softmax" else None))
-    their_value = loss([peer.tokenize(column) for column in texts], target)
-    their_value.backward()
-    assert float(value) == pytest.approx(their_value.item(), abs=1e-5)
+    loss = CASES[name][2](losses, peer)
+    target = None if setup.labels is None else torch.tensor(setup.labels)
+    if name == "softmax":
+        target = target.long()
+        with torch.no_grad():
+            loss.classifier.weight.copy_(torch.tensor(np.asarray(plan.params["head"]["kernel"]).reshape(-1, 3).T))
+            loss.classifier.bias.copy_(torch.tensor(np.asarray(plan.params["head"]["bias"])))
+    expected = loss([peer.tokenize(column) for column in setup.columns * OBJECTIVES[name].passes], target)
+    expected.backward()
+    assert float(found) == pytest.approx(expected.item(), abs=1e-5)
 
-    save_model(ours.rebuild(gradients["encoder"]), tmp_path / "gradients")
+    save_model(plan.rebuild(gradients["encoder"]), tmp_path / "gradients")
     mine = load_file(tmp_path / "gradients" / "model.safetensors")
     compared = 0
     for key, parameter in peer[0].auto_model.named_parameters():
@@ -158,24 +132,48 @@ def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(
     assert jax.jit(loss)(plan.params, table.batch(np.arange(6), 24), jax.random.key(0))[0] < 1e-5
 
 
-# --- dropout and precision ------------------------------------------------------------------------------------------
+def test_the_second_time_nothing_is_tokenized(tiny_model, monkeypatch):
+    columns = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
+    first = tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
+    assert len(first.tokens.lengths) == len({text for column in columns for text in column}), "kept once each"
+    others = [(columns, 12), (columns[::-1], 16), ([columns[0]], 16)]
+    keys = {tokenize_columns(texts, BulkTokenizer(tiny_model, length)).key for texts, length in others}
+    assert len({first.key, *keys}) == 4
+    monkeypatch.setattr(BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenized again"))
+    second = tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
+    assert isinstance(second.tokens.flat, np.memmap)
+    np.testing.assert_array_equal(first.tokens.flat, second.tokens.flat)
+    np.testing.assert_array_equal(first.sentences, second.sentences)
+
+
+@pytest.mark.parametrize(("columns", "words"), [([["a"], ["b", "c"]], "one length"), ([[]], "one row")])
+def test_mistakes_are_named(tiny_model, columns, words):
+    with pytest.raises(InputError, match=words):
+        tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
 
 
 def test_bfloat16_keeps_float32_parameters(shallow_model):
-    setup = Setup(shallow_model, "mnr", dtype="bfloat16")
-    assert {leaf.dtype for leaf in jax.tree.leaves(setup.params)} == {jnp.dtype("float32")}
-    assert setup.value() == pytest.approx(Setup(shallow_model, "mnr").value(), abs=0.1)
+    setup = setup_of(shallow_model, "mnr")
+    half = dataclasses.replace(setup, model=load_model(shallow_model, dtype="bfloat16")[0])
+    assert {leaf.dtype for leaf in jax.tree.leaves(make_plan("mnr", half).params)} == {jnp.dtype("float32")}
+    assert value(half, "mnr") == pytest.approx(value(setup, "mnr"), abs=0.1)
 
 
 def test_simcse_passes_differ_by_dropout(shallow_model, still_model):
-    noisy, still = (Setup(folder, "simcse", rows=8) for folder in (shallow_model, still_model))
-    assert noisy.value() != pytest.approx(noisy.value(seed=1), abs=1e-3)
-    assert still.value() == still.value(seed=1)
+    noisy, still = (setup_of(folder, "simcse") for folder in (shallow_model, still_model))
+    assert value(noisy, "simcse") != pytest.approx(value(noisy, "simcse", seed=1), abs=1e-3)
+    assert value(still, "simcse") == value(still, "simcse", seed=1)
 
 
 def test_the_pooler_is_left_alone(shallow_model):
     model, _, _ = load_model(shallow_model)
+
+    def trained(pooling):
+        return [
+            path for path, _ in jax.tree.leaves_with_path(split_encoder(model, pooling)[0]) if "pooler" in str(path)
+        ]
+
+    assert not trained("mean")
+    assert trained("pooler")
     params, rebuild = split_encoder(model, "mean")
-    assert not [path for path, _ in jax.tree.leaves_with_path(params) if "pooler" in str(path)]
     assert rebuild(params).pooler is not None
-    assert [path for path, _ in jax.tree.leaves_with_path(split_encoder(model, "pooler")[0]) if "pooler" in str(path)]

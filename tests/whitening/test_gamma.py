@@ -40,7 +40,7 @@ def test_fifty_directions_or_a_quarter_of_them_are_spread():
     assert [is_spread(ratio, 32) for ratio in (7.9, 8.0)] == [False, True]
 
 
-def test_gamma_follows_the_record_whatever_the_vectors():
+def test_gamma_follows_the_caller_or_the_record_whatever_the_vectors():
     for variances in (np.ones(64), np.arange(1, 65) ** -2.0):
         for tuned, gamma in ((True, 0.25), (False, 1.0)):
             moments = of_variances(variances, tuned=tuned, participation_ratio=77.4)
@@ -49,13 +49,8 @@ def test_gamma_follows_the_record_whatever_the_vectors():
             assert choose_gamma(Whitening.from_moments(moments)) == choose_gamma(moments)
     found = choose_gamma(of_variances(np.ones(64), tuned=False))
     assert found.why == "the encoder is not fine-tuned for similarity (as recorded)"
-
-
-def test_the_caller_overrides_the_record():
-    moments = of_variances(np.ones(64), tuned=False, participation_ratio=7.0)
-    chosen = choose_gamma(moments, tuned=True)
-    assert str(chosen) == "γ=0.25: the encoder is fine-tuned for similarity (as specified)"
-    assert choose_gamma(moments, tuned=False).gamma == 1.0
+    told = choose_gamma(of_variances(np.ones(64), tuned=False), tuned=True)
+    assert (told.gamma, told.why) == (0.25, "the encoder is fine-tuned for similarity (as specified)")
 
 
 def test_vectors_without_a_record_count_as_tuned_with_a_warning_if_they_are_narrow():

@@ -48,8 +48,7 @@ def test_effective_dimensions():
     flat, steep = (eigen(Moments().update(sample(50_000, 6, spread)))[0] for spread in (1, 1e4))
     np.testing.assert_allclose(effective_dimensions(flat), 6, rtol=0.05)
     np.testing.assert_allclose(effective_dimensions(steep), np.minimum(1, steep / steep[:, None]).sum(axis=1))
-    nothing, _, _ = eigen(Moments().update(np.ones((5, 3))))
-    np.testing.assert_array_equal(effective_dimensions(nothing), [1, 2, 3])
+    np.testing.assert_array_equal(effective_dimensions(np.zeros(3)), [1, 2, 3])
     falling = np.append(np.geomspace(1, 1e-3, 383), 1e-20)
     assert effective_dimensions(falling)[-1] == 384  # nothing lies after the last, whatever the sum rounds to
 
@@ -72,17 +71,12 @@ def test_unseen_variances_are_their_formula():
 @pytest.mark.parametrize("pairs", [0, 1])
 def test_the_variances_of_unseen_rows(n, pairs):
     """Also if two rows are nearly equal."""
-    d = 64
-    spread = np.arange(1, d + 1) ** -0.6
-    X = np.random.default_rng(1).standard_normal((n, d)) * spread
+    spread = np.arange(1, 65) ** -0.6
+    X = np.random.default_rng(1).standard_normal((n, 64)) * spread
     X[:pairs] = X[-1] * 1.001
     fitted = Whitening(gamma=0).fit(X.astype(np.float32))
     known = unseen_variances(fitted)
     true = (fitted.components_**2 * spread[:, None] ** 2).sum(axis=0)
-    parts = [slice(0, 8), slice(8, 24), slice(24, 64)]
-    errors = [known[part].sum() / true[part].sum() - 1 for part in parts]
-    naive = [fitted.eigenvalues_[part].sum() / true[part].sum() - 1 for part in parts]
-    assert np.abs(errors).max() < 0.25, (errors, naive)
     assert (np.diff(known) <= 0).all()
-    if n < 2000:
-        assert np.abs(errors).max() < np.abs(naive).max() / 2, (errors, naive)
+    for part in (slice(0, 8), slice(8, 24), slice(24, 64)):
+        assert known[part].sum() == pytest.approx(true[part].sum(), rel=0.25)
