@@ -44,7 +44,13 @@ def split_name(path: PathLike) -> tuple[str, str]:
 
 @dataclass
 class BadRows:
-    """Handles bad rows of a file: raises an error, or skips and counts them."""
+    """Handles bad rows of a file: raises an error, or skips and counts them.
+
+    >>> bad = BadRows("pairs.csv", skip=True)
+    >>> bad(3, "expected 2 columns, got 1")
+    >>> bad.count
+    1
+    """
 
     path: PathLike
     skip: bool = False
