@@ -114,12 +114,11 @@ path, seconds, seed = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 rng, index, versions = np.random.default_rng(seed), load_index(path, read_only=True), set()
 print("ready", flush=True)
 end = time.time() + seconds
-while time.time() < end:
+while time.time() < end or len(versions) < 2:
     for hits in index.hits(rng.standard_normal((4, 16)).astype(np.float32), 5):
         assert len({hit.id for hit in hits}) == 5
         assert all(hit.text.partition(" ")[0] == hit.id for hit in hits), hits
     versions.add(index.state.version)
-assert len(versions) > 1
 """
 agreed = {}
 exec(AGREED, agreed)
