@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -26,15 +24,14 @@ from benchmarks import harness
 from benchmarks.harness import figure, table
 from benchmarks.search_batches import documents as vectors
 from configs.settings import Config, setting
-from eval.data.corpus import Corpus
 from eval.pydocs import split_docstring
 from eval.report import Table
 from eval.runs import Run
+from eval.searches import wikipedia
 from jaxwhiten import SpectrumCode, load_index
-from jaxwhiten.datasets import corpus_files
+from jaxwhiten.datasets import Corpus
 from jaxwhiten.search import Index, build_index
 
-FOLDER = "text/enwiki"
 BYTES = 96
 K = 10
 WORDS = range(5, 31)  # of a sentence
@@ -51,9 +48,9 @@ class Words(Config):
     warm: int = setting(30, "queries before these")
 
 
-def sentences(folder: Path) -> Iterator[str]:
-    """The sentences of a folder of passages."""
-    for passage in Corpus(corpus_files(folder)).passages():
+def sentences(corpus: Corpus) -> Iterator[str]:
+    """The sentences of passages."""
+    for passage in corpus.passages():
         while passage:
             sentence, passage = split_docstring(passage)
             if len(sentence.split()) in WORDS:
@@ -87,12 +84,12 @@ def milliseconds(index: Index, queries: Sequence[str], rows: np.ndarray, warm: i
 
 def measure(config: Words) -> Iterator[harness.Row]:
     """Every number of documents."""
-    folder = Path(os.environ.get("JAXWHITEN_DATA_DIR", "")) / FOLDER
+    corpus = wikipedia("benchmarks.words", None)
     asked = config.queries + config.warm
     for count in map(int, config.documents.split(",")):
-        texts = list(itertools.islice(sentences(folder), count + asked))
+        texts = list(itertools.islice(sentences(corpus), count + asked))
         if len(texts) < count + asked:
-            raise SystemExit(f"{folder}: {len(texts):,} sentences, of which {count + asked:,} are needed.")
+            raise SystemExit(f"{len(texts):,} sentences of Wikipedia, of which {count + asked:,} are needed.")
         order = np.random.default_rng(0).permutation(len(texts))
         queries = [texts[place] for place in order[:asked]]
         documents = [texts[place] for place in order[asked:]]

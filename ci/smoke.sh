@@ -9,6 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive JAXWHITEN_BENCHMARKS=runs/smoke
 names=$(env -u BENCHMARKS make -s --no-print-directory --eval='names:; @echo $(BENCHMARKS)' names) || exit 2
+[ -d "${JAXWHITEN_DATA_DIR:-}/text/enwiki" ] || names=${names/words/}
 read -ra NAMES <<< "$names"
 declare -A arguments=(
   [cold_start]="--rounds 1"
@@ -32,8 +33,7 @@ smoke() { # NAME: prints what the benchmark wrote once it is done
   { echo "== $1, $((SECONDS - start)) s"; cat "$log"; }
 }
 
-[ -d "${JAXWHITEN_DATA_DIR:-}/text/enwiki" ] || NAMES=("${NAMES[@]/#words/}")
-[ $# -gt 0 ] || set -- ${NAMES[@]}
+[ $# -gt 0 ] || set -- "${NAMES[@]}"
 for name in "$@"; do
   [ -n "${arguments[$name]:-}" ] || { echo "$name has no arguments here; these have: ${!arguments[*]}" >&2; exit 2; }
   while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done

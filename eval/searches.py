@@ -18,10 +18,9 @@ from functools import partial
 from pathlib import Path
 
 from eval.data import data_folder, load_nli, load_quora, mrpc, read_quora
-from eval.data.corpus import Corpus
 from eval.data.quora import COLUMNS
 from eval.pydocs import load_pydocs, split_docstring
-from jaxwhiten.datasets import RetrievalData, corpus_files, from_pairs, read_header, read_own
+from jaxwhiten.datasets import Corpus, RetrievalData, corpus_files, from_pairs, read_header, read_own
 from jaxwhiten.errors import DataNotFoundError, unknown_name
 
 Row = tuple[str, str, str, str, bool]  # as `from_pairs` takes them
@@ -48,18 +47,27 @@ def load_search(name: str, data_dir: str | None) -> RetrievalData:
     raise unknown_name("retrieval data set (or file)", name, SEARCHES)
 
 
-def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
+def wikipedia(name: str, data_dir: str | None) -> Corpus:
+    """The passages of Wikipedia, for a search or benchmark of that name.
+
+    Raises:
+      DataNotFoundError: They are not on this machine.
+    """
     root = data_folder(data_dir)
     folders = []
     if root:
         folders = [root / name for name in _WIKIPEDIA if (root / name).is_dir()]
     if not folders:
         raise DataNotFoundError(
-            f"wikipedia-{count}: no folder {_WIKIPEDIA[0]} in {root or 'a data folder'}. Set config.data_dir or"
+            f"{name}: no folder {_WIKIPEDIA[0]} in {root or 'a data folder'}. Set config.data_dir or"
             " $JAXWHITEN_DATA_DIR to a folder that holds it, one passage per line."
         )
-    rows = itertools.islice(_neighbors(Corpus(corpus_files(folders[0]))), count)
-    return from_pairs(f"wikipedia-{count}", rows)
+    return Corpus(corpus_files(folders[0]))
+
+
+def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
+    name = f"wikipedia-{count}"
+    return from_pairs(name, itertools.islice(_neighbors(wikipedia(name, data_dir)), count))
 
 
 def _neighbors(corpus: Corpus) -> Iterator[Row]:

@@ -20,7 +20,6 @@ from configs.settings import Static
 from eval import common, measure
 from eval.common import make_folder, say
 from eval.data import STS_TASKS, load_sts
-from eval.data.corpus import Corpus
 from eval.driver import driven
 from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
@@ -30,7 +29,7 @@ from eval.runs import Record, Run
 from eval.settings import NO_WHITENING, choices, integers, words
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder
-from jaxwhiten.datasets import corpus_files
+from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import resolve_folder

@@ -176,17 +176,8 @@ class turning:
             return
         if not self._kinds and isinstance(cause, JaxwhitenError):
             return
-        raise self._error(self._message.replace(REASON, reason(cause))) from cause
-
-
-def reason(error: BaseException) -> str:
-    """What an error of another library says, in one line.
-
-    >>> reason(FileNotFoundError(2, "No such file or directory"))
-    'No such file or directory'
-    """
-    said = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-    return said[:_REASON]
+        reason = getattr(cause, "strerror", None) or " ".join(str(cause).split()) or type(cause).__name__
+        raise self._error(self._message.replace(REASON, reason[:_REASON])) from cause
 
 
 def not_fitted(estimator: object) -> NotFittedError:

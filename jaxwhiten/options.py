@@ -38,10 +38,10 @@ def check_bounds(options: Any, error: type[JaxwhitenError] = InputError, **highe
     for field in getattr(options, "__dataclass_fields__", {}).values():
         value = getattr(options, field.name)
         bounds = field.metadata.get("bounds")
-        if bounds is None or value is field.default:  # which is inside
-            continue
-        if field.name in highest:
+        if bounds is not None and field.name in highest:
             bounds = bounds._replace(high=highest[field.name])
+        elif bounds is None or value is field.default:  # which is inside
+            continue
         if not bounds.hold(value):
             bounds.check(field.name, value, error)
 

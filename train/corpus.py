@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Int
 from tqdm import tqdm
 
-from eval.data.corpus import Corpus
 from jaxwhiten import io
+from jaxwhiten.datasets import Corpus
 from jaxwhiten.errors import DataError, InputError, ModelError
 from jaxwhiten.text import BulkTokenizer
 

@@ -21,10 +21,9 @@ from flax import nnx
 
 from configs import launch
 from configs.settings import MLM
-from eval.data.corpus import Corpus
 from eval.machine import devices
 from jaxwhiten import io, training
-from jaxwhiten.datasets import corpus_files
+from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.runtime import distributed

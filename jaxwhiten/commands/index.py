@@ -148,10 +148,13 @@ def add(
         raise InputError(f"{index}: the index stores {what}.")
     ids, texts, metadata, skipped, _ = read_documents(input, table, id, keep, opened.columns.get("numbers"))
     ids = as_stored(ids, opened)
-    change = "add" if ids is None else "upsert"
-    opened.check_ids(change, ids, len(texts))
+    opened.check_ids("add" if ids is None else "upsert", ids, len(texts))
     vectors = encode(opened.view.in_role("document", coded=False), texts, cache=not no_cache)
-    replaced = getattr(opened, change)(vectors=vectors, ids=ids, documents=texts, metadata=metadata) or 0
+    replaced = 0
+    if ids is None:
+        opened.add(vectors, documents=texts, metadata=metadata)
+    else:
+        replaced = opened.upsert(ids, vectors, documents=texts, metadata=metadata)
     added = len(texts) - replaced
     others = f", {replaced:,} replaced" if replaced else ""
     return _changed(index, opened, f"{counted(added, 'texts')} added{others}{skipped}", added=added, replaced=replaced)

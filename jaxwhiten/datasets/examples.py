@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxwhiten.datasets.splits import sentence_key, split
 from jaxwhiten.datasets.tables import Table, bad_rows, number_of
-from jaxwhiten.datasets.textfile import BadRows, corpus_files, numbered_lines
+from jaxwhiten.datasets.textfile import Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.io import PathLike
 from jaxwhiten.terminal import brief
@@ -159,16 +159,11 @@ def text_examples(where: PathLike, *, skip_bad_rows: bool = False) -> Examples:
     Raises:
       DataError: There is no such file, it cannot be read, or it holds no text.
     """
-    texts = dict[str, None]()
-    skipped = 0
-    for path in corpus_files(where):
-        bad = BadRows(path, skip_bad_rows)
-        texts |= dict.fromkeys(line.strip() for _, line in numbered_lines(path, bad))
-        skipped += bad.count
-    texts.pop("", None)
+    corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
+    texts = list(dict.fromkeys(map(str.strip, corpus.passages())))
     if not texts:
         raise DataError(f"{where}: no line of text in it.")
-    return Examples({"sentence": [*texts]}, skipped=skipped)
+    return Examples({"sentence": texts}, skipped=corpus.skipped)
 
 
 def examples_of(

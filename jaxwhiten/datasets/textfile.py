@@ -1,8 +1,8 @@
 """Lines of text files: compression and encoding, in one place.
 
-Every reader of this package uses `decoded` or `numbered_lines`. A line that is not clean UTF-8 text raises an error
-with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a line, because the other line ends
-of `str.splitlines` occur inside sentences. A pipe is read once.
+Every reader of this package uses `decoded` or `numbered_lines`; a `Corpus` is files with one passage per line. A line
+that is not clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and
+`\\r\\n` end a line, because the other line ends of `str.splitlines` occur inside sentences. A pipe is read once.
 """
 
 from __future__ import annotations
@@ -44,13 +44,7 @@ def split_name(path: PathLike) -> tuple[str, str]:
 
 @dataclass
 class BadRows:
-    """Handles bad rows of a file: raises an error, or skips and counts them.
-
-    >>> bad = BadRows("pairs.csv", skip=True)
-    >>> bad(3, "expected 2 columns, got 1")
-    >>> bad.count
-    1
-    """
+    """Handles bad rows of a file: raises an error, or skips and counts them."""
 
     path: PathLike
     skip: bool = False
@@ -189,3 +183,24 @@ def spooled_stream(stream: Any, name: str) -> Path:
     with writing(tempfile.gettempdir()), open(copy, "wb") as file:
         shutil.copyfileobj(stream, file)
     return copy
+
+
+@dataclass
+class Corpus:
+    """The passages of text files: their non-blank lines.
+
+    >>> list(Corpus(corpus_files("texts.txt")).passages())
+    ['A dog runs.', 'It rains.']
+    """
+
+    files: Sequence[Path]  # from `corpus_files`
+    skip_bad_rows: bool = False  # whether to skip lines that are not clean UTF-8 text, instead of raising an error
+    skipped: int = 0  # lines, so far in the latest pass
+
+    def passages(self) -> Iterator[str]:
+        """Yields the passages one by one."""
+        self.skipped = 0
+        for path in self.files:
+            bad = BadRows(path, self.skip_bad_rows)
+            yield from (line for _, line in numbered_lines(path, bad) if line.strip())
+            self.skipped += bad.count

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxwhiten.errors import FormatError, JaxwhitenError, reason
+from jaxwhiten.errors import REASON, FormatError, JaxwhitenError, turning
 
 T = TypeVar("T")
 _NAMES = {int: "an integer", float: "a number", str: "text", bool: "true or false", list: "a list", tuple: "a list"}
@@ -46,12 +46,10 @@ def read_json(
     >>> read_json(Path("cross/config.json"), dict)["model_type"]
     'bert'
     """
-    try:
+    with turning(error, f"{path}: cannot be read ({REASON}). {remedy}", OSError, ValueError):
         if not path.is_file():  # opening a pipe would wait for ever
             raise FileNotFoundError("no such file")
         text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as cause:
-        raise error(f"{path}: cannot be read ({reason(cause)}). {remedy}") from cause
     return parse_json(text, kind, path, remedy, error)
 
 
@@ -67,10 +65,8 @@ def parse_json(
     >>> parse_json('{"rows": 2}', dict[str, int], "rows.json")
     {'rows': 2}
     """
-    try:
+    with turning(error, f"{where}: not readable as JSON ({REASON}). {remedy}", ValueError, RecursionError):
         value = json.loads(text)
-    except (ValueError, RecursionError) as cause:
-        raise error(f"{where}: not readable as JSON ({reason(cause)}). {remedy}") from cause
     parsed: T = from_json(kind, value, where, remedy, error)
     return parsed
 

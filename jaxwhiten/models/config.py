@@ -167,7 +167,8 @@ class EncoderConfig:
 
 def typed(value: object, kind: type[Any], key: str, least: int | float | None = None) -> Any:
     """The value of a key of `config.json` after a check of its type, as a float if `kind` is float."""
-    value = io.from_json(kind, value, key, "Check config.json.", ModelError)
+    if type(value) is not kind:
+        value = io.from_json(kind, value, key, "Check config.json.", ModelError)
     if least is not None:
         Bounds(least).check(key, value, ModelError)
     return value
@@ -187,8 +188,7 @@ def read_fields(
             alternatives = (alternatives,)
         key = next((key for key in alternatives if raw.get(key) is not None), None)
         if key is not None:
-            right = type(raw[key]) is hints[name]
-            fields[name] = raw[key] if right else typed(raw[key], hints[name], key)
+            fields[name] = typed(raw[key], hints[name], key)
         elif kind.__dataclass_fields__[name].default is dataclasses.MISSING and name not in defaults:
             raise ModelError(f"the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
     return fields

@@ -192,7 +192,7 @@ class Index(Header, Searches):
     @functools.cached_property
     def frequencies(self) -> Frequencies:
         """In how many documents words are."""
-        return Frequencies(self.database)
+        return Frequencies()
 
     @property
     def store(self) -> Store:
@@ -458,7 +458,7 @@ class Index(Header, Searches):
         allowed = None if chosen is None else state.rows_at(chosen)
         results = []
         for number, text in enumerate(texts):
-            frequencies = self.frequencies.of(text, state.size, len(state.alive))
+            frequencies = self.frequencies.of(self.database, text, state.size, len(state.alive))
             more = rows_with(self.database, frequencies, state.size, BY_WORDS if allowed is None else None)
             if allowed is not None:
                 more = more[np.isin(more, allowed)]
@@ -569,7 +569,6 @@ class Index(Header, Searches):
                 finally:
                     new.close()
             vars(self).update(database=SQLite(path, kind=KIND), state=state, _written=None)
-            vars(self).pop("frequencies", None)  # which are counted in the database before
 
 
 def _check_known(ids: Sequence[Any], known: Mapping[Any, int]) -> None:

@@ -68,12 +68,11 @@ def words_of(text: str) -> list[str]:
 class Frequencies:
     """In how many documents words are; counted when asked, and common words again once 1% of the rows are new."""
 
-    def __init__(self, database: SQLite):
-        self.database = database
+    def __init__(self) -> None:
         self._common: dict[str, int] = {}
         self._rows = 0  # that there were when these were counted
 
-    def of(self, query: str, count: int, rows: int) -> dict[str, int]:
+    def of(self, database: SQLite, query: str, count: int, rows: int) -> dict[str, int]:
         """The words of a query that are in some of `count` documents, but not in many, and in how many they are.
 
         `rows` also counts those that were removed or replaced.
@@ -83,7 +82,7 @@ class Frequencies:
         common = self._common
         words = dict.fromkeys(words_of(query))
         uncounted = [word for word in words if word not in common]
-        counted = dict(self.database.rows_of("SELECT term, doc FROM frequencies WHERE term IN", uncounted))
+        counted = dict(database.rows_of("SELECT term, doc FROM frequencies WHERE term IN", uncounted))
         common.update((word, number) for word, number in counted.items() if number > _SLOW)
         frequencies = {word: common.get(word) or counted.get(word, 0) for word in words}
         return {word: number for word, number in frequencies.items() if 0 < number <= max(1, _COMMON * count)}

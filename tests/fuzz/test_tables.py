@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.data.corpus import Corpus
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
-from jaxwhiten.datasets.textfile import BadRows, numbered_lines
+from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines
 from jaxwhiten.errors import DataError
 from tests.fuzz.common import attempt, damaged, fuzz
 

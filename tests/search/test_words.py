@@ -49,13 +49,13 @@ def test_filters_hold_in_hybrid_search():
 
 def test_words_follow_every_change(tmp_path):
     index = made()
-    assert "no1" in index.frequencies.of("no1", len(index), len(index))  # of the database before
+    assert "no1" in index.frequencies.of(index.database, "no1", len(index), len(index))  # of the database before
     index.save(tmp_path / "docs.db")
     index.upsert(["d3", "new"], VECTORS[:2], documents=["a zebra", "an okapi"])
     index.remove(["d5"])
     found_by = {"zebra": {"d3"}, "okapi": {"new"}, "no3": set(), "no5": set(), "no6": {"d6"}}
     for other, (query, ids) in itertools.product((index, load_index(tmp_path / "docs.db")), found_by.items()):
-        frequencies = other.frequencies.of(query, len(other), len(other))
+        frequencies = other.frequencies.of(other.database, query, len(other), len(other))
         found = other.documents.fetch(words.rows_with(other.database, frequencies, len(other)).tolist())
         assert {document.id for document in found.values()} == ids, query
     with closing(sqlite3.connect(tmp_path / "docs.db")) as connection:
@@ -67,7 +67,7 @@ def test_common_words_are_counted_again_once_documents_change():
     index = build_index(np.tile(VECTORS[:100], (12, 1)), documents=texts)
 
     def counts():
-        return index.frequencies.of("the cat 1", 10 * len(index), len(index))
+        return index.frequencies.of(index.database, "the cat 1", 10 * len(index), len(index))
 
     assert counts() == counts() == {"the": 1200, "cat": 1200, "1": 400}
     index.add(VECTORS[:30], documents=["the cat 1"] * 30)

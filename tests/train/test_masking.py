@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from eval.data.corpus import Corpus
-from jaxwhiten.datasets import corpus_files
+from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.text import BulkTokenizer
 from tests.sentences import generated
 from train.corpus import held_out, tokenize_corpus
