@@ -2,8 +2,8 @@
 
     python -m benchmarks.search_batches [--documents 10000,100000,1000000] [--rounds 5]
 
-The documents are normal vectors of unit length with falling variances. What a scan takes depends on their number alone,
-not on what they are; `recall` is that of float32's first ten. Calls follow each other until 16 queries are answered;
+The documents are normal vectors of unit length, whose variances fall as those of an encoder: how many bytes of a code a
+scan reads depends on that. `recall` is that of float32's first ten. Calls follow each other until 16 queries are answered;
 `ms_after_a_pause` is that of a single query, when the processor's caches hold something else. Packages that are not
 installed are left out.
 """
@@ -45,8 +45,12 @@ class Batches(Config):
 
 
 def documents(rows: int, seed: int = 0) -> np.ndarray:
-    """Unit vectors whose variances fall as an encoder's do."""
-    scale = (1 + np.arange(WIDTH, dtype=np.float32)) ** -0.5
+    """Unit vectors whose variances fall as those of all-MiniLM-L6-v2 on 150,000 sentences of Wikipedia.
+
+    The first 32, 64, 128 and 192 directions have 0.35, 0.55, 0.77 and 0.88 of the variance, there 0.36, 0.53, 0.75 and
+    0.88.
+    """
+    scale = np.exp(-((np.arange(WIDTH, dtype=np.float32) / 50) ** 0.7) / 2)
     x = np.random.default_rng(seed).standard_normal((rows, WIDTH), dtype=np.float32)
     return normalize(x * scale)
 

@@ -82,6 +82,25 @@ def test_parts_that_cores_share_find_what_one_scan_finds(codes, vectors, queries
             np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
 
 
+@pytest.mark.parametrize("codes", ["spectrum", "int8"])
+def test_a_scan_of_leading_bytes_finds_what_a_whole_scan_finds(codes, vectors, queries, parts, monkeypatch):
+    """Also among some, and where so many documents are added that leading bytes are scanned from then on."""
+    whole = build_index(vectors, codes=codes, **SIZE.get(codes, {}))
+    nbytes = whole.codes.bytes
+    saved = nbytes - whole.store.quantizer.leading(faiss_backend.LEADING).nbytes
+    assert 0 < saved < nbytes
+    monkeypatch.setattr(faiss_backend, "_SAVED", N * saved / 3)  # of three cores
+    grown = build_index(vectors[: N - 1], like=whole)
+    assert grown.store._parts[0].code_size == nbytes
+    grown.add(vectors[N - 1 :])
+    assert grown.store._parts[0].code_size < nbytes
+    for count in (1, 50):
+        for k, among in ((1, None), (10, None), (100, None), (10, range(0, N, 3)), (10, range(100))):
+            found, expected = (index.search(queries[:count], k, among=among) for index in (grown, whole))
+            np.testing.assert_array_equal(found[1], expected[1])
+            np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:os.fork", "ignore:.*__warn_on_fork")  # of LanceDB, where it was imported
 def test_a_forked_process_searches_with_threads_of_its_own(vectors, queries, parts):
