@@ -3,9 +3,9 @@
     python -m benchmarks.search_batches [--documents 10000,100000,1000000] [--rounds 5]
 
 The documents are normal vectors of unit length, whose variances fall as those of an encoder: how many bytes of a code a
-scan reads depends on that. `recall` is that of float32's first ten. Calls follow each other until 16 queries are answered;
-`ms_after_a_pause` is that of a single query, when the processor's caches hold something else. Packages that are not
-installed are left out.
+scan reads depends on that. `recall` is that of float32's first ten. Calls follow each other until 16 queries are
+answered; `ms_after_a_pause` is that of a single query, when the processor's caches hold something else. Packages that
+are not installed are left out.
 """
 
 from __future__ import annotations
