@@ -25,11 +25,11 @@ import numpy as np
 
 from benchmarks import harness
 from benchmarks.harness import printed
+from benchmarks.search_batches import SCALE, WIDTH
 from configs.settings import Config, setting
 from eval.plotting import COLORS, new_figure
 from eval.runs import Run
 
-WIDTH = 384
 BYTES = 48
 CHANGE = 1000
 QUERIES = 300
@@ -165,12 +165,11 @@ def vectors(file: Path, documents: int) -> None:
     from jaxwhiten.codes import SpectrumCode
 
     rng = np.random.default_rng(0)
-    scale = (1 + np.arange(WIDTH, dtype=np.float32)) ** -0.5
     rows = min(documents, VECTORS) + QUERIES
     x = np.lib.format.open_memmap(file, "w+", np.float32, (rows, WIDTH))
     for start in range(0, rows, BLOCK):
         size = min(BLOCK, rows - start)
-        x[start : start + size] = rng.standard_normal((size, WIDTH), np.float32) * scale
+        x[start : start + size] = rng.standard_normal((size, WIDTH), np.float32) * SCALE
     x.flush()
     SpectrumCode(bytes=BYTES).fit(x[:100_000]).save(f"{file}.code.safetensors")
     if documents > VECTORS:

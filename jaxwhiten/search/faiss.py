@@ -44,7 +44,7 @@ LEAST = 64
 LEADING_WIDER = 16
 LEADING_LEAST = 512
 LEADING = 0.85
-_SAVED = 8 << 20  # bytes of codes, at least, that each core need not scan: of fewer, more candidates cost more time
+_SAVED = 4 << 20  # bytes of codes, at least, that each core need not scan: of fewer, more candidates cost more time
 _TABLE_BYTES = 1 << 20  # of queries' tables at a time, which stay in the cache
 _ALONE = 64 << 20  # bytes of codes that are scanned in less time than other threads take to start
 _TABLES = 256 << 10  # bytes of codes that are scanned while the tables of a query are made
@@ -181,8 +181,9 @@ class FaissCodes(CodedStore):
         # so few queries at a time that their tables stay in the cache
         for part in blocks(len(asked), max(1, _TABLE_BYTES // (4 * 256 * self.quantizer.nbytes))):
             numbers = np.sort(candidates[part], axis=1)
-            numbers = numbers[:, min(numbers.shape[1] - k, int((numbers < 0).sum(axis=1).min())) :]
             missing = numbers[:, 0].min() < 0
+            if missing:  # those of all queries are left out
+                numbers = numbers[:, min(numbers.shape[1] - k, int((numbers < 0).sum(axis=1).min())) :]
             codes = self.codes[np.maximum(numbers, 0) if missing else numbers]
             cosines = self.quantizer.cosines(asked[part], products[part], codes)
             if missing:
