@@ -220,13 +220,12 @@ class View:
             return self
         return self._with(prompt=text)
 
-    def in_role(self, role: str | None, *, coded: bool = True) -> View:
+    def in_role(self, role: str | None) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role.
 
-        A code is left out unless `coded`. It is the same view each time, so that its texts share batches of a server.
+        It is the same view each time, so that its texts share batches of a server.
         """
-        view = self if coded else self.uncoded
-        return view if role is None else view._of_roles[role]
+        return self if role is None else self._of_roles[role]
 
     @functools.cached_property
     def _of_roles(self) -> dict[str, View]:
@@ -323,7 +322,7 @@ class View:
     @property
     def queries(self) -> View:
         """Of queries for the documents: with their prompt, and without a code."""
-        return self.in_role("query", coded=False)
+        return self.uncoded.in_role("query")
 
     @functools.cached_property
     def unfitted(self) -> View:
