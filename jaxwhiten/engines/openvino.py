@@ -28,7 +28,6 @@ from jaxwhiten.errors import InputError, MissingDependencyError, check_name, opt
 from jaxwhiten.head import Heads, Normalize, Quantize, Step, at_pooling, facts, lasting, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
-from jaxwhiten.models.folders import hashed
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.text import TokenIds
@@ -308,4 +307,4 @@ class _Key(NamedTuple):
     @classmethod
     def of(cls, steps: tuple[Step, ...]) -> _Key:
         arrays = ((path, np.ascontiguousarray(leaf)) for path, leaf in leaves(steps))
-        return cls(facts(steps), hashed(f"{path} {x.shape} {x.dtype}".encode() + x.tobytes() for path, x in arrays))
+        return cls(facts(steps), io.hashed(f"{path} {x.shape} {x.dtype}".encode() + x.tobytes() for path, x in arrays))

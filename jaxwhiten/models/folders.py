@@ -6,9 +6,8 @@ JAX is not imported here, because a search in another engine reads no weights.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from jaxwhiten import io
@@ -162,11 +161,3 @@ def naming(path: Path) -> Iterator[None]:
     """Turns errors of this library in the block into a ModelError that names the file."""
     with turning(ModelError, f"{path}: {REASON}", ModelError, InputError, FormatError, MismatchError):
         yield
-
-
-def hashed(parts: Iterable[bytes]) -> str:
-    """SHA-256 of bytes one after the other."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten import io
 from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
 from jaxwhiten.codes.fit import fit as fit_moments
 from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, NonFiniteError, check_integer, turning
 from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
-from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
 from jaxwhiten.types import Float, Json
@@ -170,7 +170,7 @@ class View:
         """
         if self.core.tuned is not None:
             return self.core.tuned
-        return is_spread(self.participation_ratio, self.head.before_whitening().width(self.core.config))
+        return is_spread(self.participation_ratio, self.unfitted.width)
 
     @functools.cached_property
     def participation_ratio(self) -> float:
@@ -186,11 +186,12 @@ class View:
                 return str(round(participation_ratio(Moments.of(np.asarray(vectors))), 1))
             return "0"
 
-        engine, tokenizer = self.core.engine, self.core.tokenizer
+        engine = self.core.engine
         if engine.cache is None:
             return float(measured())
-        depends_on = tokenizer.to_str(), hashed(view.head.contents()), engine.dtype, str(tokenizer.max_length)
-        return float(engine.cache.text(f"ratio-{hashed(part.encode() for part in depends_on)}", measured))
+        texts = f"{engine.dtype} {self.core.max_length}"
+        key = io.hashed([self.core.digest.encode(), texts.encode(), *view.head.contents()])
+        return float(engine.cache.text(f"ratio-{key}", measured))
 
     def judged(self) -> View:
         """With the answer whether the model is fine-tuned for similarity recorded, which a folder keeps."""
