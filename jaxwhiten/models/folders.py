@@ -19,7 +19,7 @@ from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
 from jaxwhiten.text.settings import TransformerSettings, read_object
-from jaxwhiten.types import Fields, Json
+from jaxwhiten.types import Json
 
 FAMILIES: dict[str, Family] = {
     "bert": bert.BERT,
@@ -141,10 +141,7 @@ def load_config(folder: Path) -> EncoderConfig:
     >>> load_config(resolve_folder("jaxwhiten-tiny")).num_layers
     4
     """
-    return _parsed(folder, config_json(folder))
-
-
-def _parsed(folder: Path, raw: Fields) -> EncoderConfig:
+    raw = config_json(folder)
     with naming(folder / "config.json"):
         model_type = raw.get("model_type")
         if not isinstance(model_type, str):

@@ -355,7 +355,7 @@ class View:
 
     @functools.cached_property
     def _run(self) -> Run:
-        return Run(self.core.tokenizer, self.core.engine, {"": self.output})
+        return _run_of({"": self})
 
     def _marked(self, vectors: np.ndarray) -> np.ndarray:
         """Vectors that know their space, or codes that know it of the vectors that they represent."""
