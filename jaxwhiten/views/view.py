@@ -175,7 +175,7 @@ class View:
     @functools.cached_property
     def participation_ratio(self) -> float:
         """That of the vectors of the shipped sentences, up to a whitening; 0 if one is not finite."""
-        view = View.of(self.core, self.head.before_whitening())
+        view = View.of(self.core, self.unfitted.head)
 
         def measured() -> str:
             from jaxwhiten.datasets import load_sts
@@ -328,8 +328,6 @@ class View:
     @functools.cached_property
     def unfitted(self) -> View:
         """Up to the whitening, or else the code, for vectors to fit them on; itself if there is neither."""
-        if self.head.whitening is None:
-            return self.uncoded
         return self.with_head(self.head.before_whitening())
 
     def over(self, core: Core) -> View:
