@@ -47,8 +47,9 @@ PRECISIONS = (FLOAT, "int8", "uint8", "binary", "ubinary")
 
 
 class EncodeOptions(TypedDict, total=False):
-    """The options of `Encoder.encode` except pooling."""
+    """The options of `Encoder.encode`."""
 
+    pooling: str | None
     prompt_name: str | None
     prompt: str | None
     normalize_embeddings: bool
@@ -385,20 +386,16 @@ class Encoder:
         codes = _at_precision(view.uncoded, texts, precision, cut, how)
         return codes[0] if alone else codes
 
-    def encode_query(
-        self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
-    ) -> np.ndarray:
+    def encode_query(self, sentences: str | Texts, **options: Unpack[EncodeOptions]) -> np.ndarray:
         """Encodes with the prompt `query`. If there is none, uses no prompt, not even the default.
 
         A `prompt_name` or `prompt` overrides it.
         """
-        return self.encode(sentences, pooling=pooling, **in_role(self.prompts, "query", options))
+        return self.encode(sentences, **in_role(self.prompts, "query", options))
 
-    def encode_document(
-        self, sentences: str | Texts, *, pooling: str | None = None, **options: Unpack[EncodeOptions]
-    ) -> np.ndarray:
+    def encode_document(self, sentences: str | Texts, **options: Unpack[EncodeOptions]) -> np.ndarray:
         """`encode` with the first existing prompt of `document`, `passage` and `corpus`, like `encode_query`."""
-        return self.encode(sentences, pooling=pooling, **in_role(self.prompts, "document", options))
+        return self.encode(sentences, **in_role(self.prompts, "document", options))
 
     def encode_stream(
         self,

@@ -24,7 +24,6 @@ from jaxwhiten import io
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, OutputError, warn
 from jaxwhiten.head.head import contents_in, pooling_names
-from jaxwhiten.models.folders import hashed
 from jaxwhiten.store import SQLite, replacing
 from jaxwhiten.terminal import counted, interrupts, note
 from jaxwhiten.text import TextList, Texts, as_texts
@@ -115,7 +114,7 @@ def space_key(view: View) -> Json:
         **{name: value for name, value in record.items() if name not in _NAMES},
         "store_version": VERSION,
         "encoder": view.core.digest,
-        "steps": hashed(contents_in(view.head.steps, view.core.config)),
+        "steps": io.hashed(contents_in(view.head.steps, view.core.config)),
         "form": repr(view.head.form.with_prompt("")),
         "dimension": view.dimension,
         "stored": np.dtype(view.head.dtype).str,

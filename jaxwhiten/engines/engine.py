@@ -9,13 +9,14 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from jaxwhiten import io
 from jaxwhiten._lazy import uncollected
 from jaxwhiten.engines import DEFAULT, ENGINES, FASTEST, OPENVINO
 from jaxwhiten.engines.batching import Batch, BatchResult, Layout
 from jaxwhiten.engines.cache import ModelCache
 from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import Heads
-from jaxwhiten.models import EncoderConfig, folders
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.space import Space
 from jaxwhiten.text import BulkTokenizer, TokenIds
@@ -121,9 +122,9 @@ def digest(engine: Engine, tokenizer: BulkTokenizer) -> str:
         from jaxwhiten.models.loading import contents
 
         weights = contents(engine.config, nnx.state(engine.model()))
-        return folders.hashed(itertools.chain([tokenizer.to_json().encode()], weights, arithmetic))
+        return io.hashed(itertools.chain([tokenizer.to_json().encode()], weights, arithmetic))
 
     if engine.cache is None:
         return make()
     quick = [engine.dtype.encode(), tokenizer.to_str().encode(), *arithmetic]
-    return engine.cache.text(folders.hashed(quick), make)
+    return engine.cache.text(io.hashed(quick), make)

@@ -182,7 +182,7 @@ def forward(
     heads: tuple[tuple[Step, ...], ...],
     tokens: int | None,
     mesh: Mesh,
-    kernel: Kernel | None = None,
+    kernel: Kernel | None,
 ) -> tuple[BatchResult, ...]:
     """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
     from flax import nnx

@@ -13,7 +13,7 @@ import importlib
 import operator
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -28,7 +28,6 @@ from jaxwhiten.errors import InputError, MissingDependencyError, check_name, opt
 from jaxwhiten.head import Heads, Normalize, Quantize, Step, at_pooling, facts, lasting, leaves, write_steps
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig, checkpoint, folders
-from jaxwhiten.models.folders import hashed
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.text import TokenIds
@@ -222,10 +221,13 @@ class OpenVINOEngine:
             if self.dtype == "float32" and not list(leaves(rest)):  # such as unit length: nothing is left to do
                 pooled, rest = (*pooled, *rest), ()
             poolings.setdefault(key := _Key.of(pooled), pooled)
-            width = _width(pooled, self.config.hidden_size)
-            tail = self._once(("tail", _Key.of(rest), width), self._tail, rest, width) if rest else None
+            tail = None
+            if rest:
+                width = _width(pooled, self.config.hidden_size)
+                of_tail = ("tail", width, _Key.of(rest))
+                tail = self._once(of_tail, self._tail, of_tail, rest, width)
             parts[name] = _Head(list(poolings).index(key), tail, code)
-        compiled = self._once(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
+        compiled = self._once(("poolings", alone, *poolings), self._encoder, poolings, alone)
         return _Program(compiled, parts)
 
     def _once(self, key: object, make: Callable[..., Any], *of: Any) -> Any:
@@ -233,7 +235,7 @@ class OpenVINOEngine:
             self._programs[key] = make(*of)
         return self._programs[key]
 
-    def _encoder(self, poolings: list[tuple[Step, ...]], alone: bool) -> _Compiled:
+    def _encoder(self, poolings: Mapping[_Key, tuple[Step, ...]], alone: bool) -> _Compiled:
         """The compiled graph from tokens to pooled vectors."""
 
         def make() -> Any:
@@ -242,7 +244,7 @@ class OpenVINOEngine:
             graph = Graph(_PURPOSE, _EXTRA)
             encoder = EncoderGraph(graph, self.model(), self._max_length)
             outputs = {}
-            for number, steps in enumerate(poolings):
+            for number, steps in enumerate(poolings.values()):
                 name = f"pooled.{number}"
                 graph.op("Identity", write_steps(steps, encoder), output=name)
                 outputs[name] = _width(steps, self.config.hidden_size)
@@ -252,9 +254,9 @@ class OpenVINOEngine:
         # busy, one that is tied to its core waits for them.
         streams = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores()}
         hints = {"INFERENCE_PRECISION_HINT": _PRECISIONS[self.dtype], "ENABLE_CPU_PINNING": False, **streams}
-        return self._compiled((self._max_length, *map(_Key.of, poolings)), make, hints)
+        return self._compiled((self._max_length, *poolings), make, hints)
 
-    def _tail(self, steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _tail(self, key: tuple[object, ...], steps: tuple[Step, ...], width: int) -> Callable[[np.ndarray], np.ndarray]:
         """The steps on vectors of a width, compiled unless NumPy is as fast."""
         if len(steps) == 1 and isinstance(steps[0], Normalize):
             return normalize
@@ -270,7 +272,7 @@ class OpenVINOEngine:
             return graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {}, check=False)
 
         hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-        return self._compiled(("tail", width, _Key.of(steps)), make, hints).run
+        return self._compiled(key, make, hints).run
 
     def _compiled(self, key: tuple[object, ...], make: Callable[[], Any], hints: Json) -> _Compiled:
         """The compiled form of an ONNX graph, which is kept where the model is from a folder."""
@@ -308,4 +310,4 @@ class _Key(NamedTuple):
     @classmethod
     def of(cls, steps: tuple[Step, ...]) -> _Key:
         arrays = ((path, np.ascontiguousarray(leaf)) for path, leaf in leaves(steps))
-        return cls(facts(steps), hashed(f"{path} {x.shape} {x.dtype}".encode() + x.tobytes() for path, x in arrays))
+        return cls(facts(steps), io.hashed(f"{path} {x.shape} {x.dtype}".encode() + x.tobytes() for path, x in arrays))

@@ -188,7 +188,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
         with folders.naming(folder / CODE_FILE):
             steps.append(Quantize.of(load_code(folder / CODE_FILE)))
             steps[-1].output_width(width)
-    return Head.of(tuple(steps), _text_form(folder, settings.lower_case))
+    return Head.of(tuple(steps), TextForm(Settings.read(folder).default_prompt, settings.lower_case))
 
 
 def _listed(folder: Path) -> list[tuple[str, Path]]:
@@ -207,13 +207,6 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
     if not listed:
         raise ModelError(f"{file}: lists no modules.")
     return listed
-
-
-def _text_form(folder: Path, lower_case: bool) -> TextForm:
-    """The form of sentences: default prompt, lower-casing."""
-    prompt = Settings.read(folder).default_prompt
-    with folders.naming(folder / SETTINGS_FILE):
-        return TextForm(lower_case=lower_case).with_prompt(prompt)
 
 
 def modules_of(head: Head, model: TransformerEncoder) -> list[StepModule]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from jaxwhiten import io
 from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name, warn
@@ -26,7 +27,6 @@ from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, LayerMix, Mean, 
 from jaxwhiten.head.steps import States, Step, facts, leaves
 from jaxwhiten.head.vectors import Normalize, Quantize, Truncate, Whiten
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.models.folders import hashed
 from jaxwhiten.text import PLAIN, BulkTokenizer, TextForm
 from jaxwhiten.types import AnyArray, Float, Int, Shaped
 from jaxwhiten.whitening import Whitening
@@ -278,7 +278,7 @@ class Head:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of the steps, whatever the prompt."""
-        return hashed(self.with_prompt("").contents())[:24]
+        return io.hashed(self.with_prompt("").contents())[:24]
 
     def contents(self) -> Iterator[bytes]:
         """Steps and parameters as bytes, for hashing."""

@@ -337,12 +337,12 @@ def reserve(file: typing.BinaryIO, size: int) -> None:
         os.posix_fallocate(file.fileno(), 0, size)
 
 
-def remove_stale(folder: PathLike, pattern: str = ".*.tmp") -> None:
+def remove_stale(folder: PathLike) -> None:
     """Removes temporary files and folders that are older than a day; processes that were killed left them.
 
     >>> remove_stale("cross")
     """
-    for path in Path(folder).glob(pattern):
+    for path in Path(folder).glob(".*.tmp"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

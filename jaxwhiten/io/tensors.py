@@ -10,7 +10,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -40,6 +40,18 @@ def sha256_file(path: PathLike) -> str:
     """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hashed(parts: Iterable[bytes]) -> str:
+    """SHA-256 of bytes one after the other, in hexadecimal.
+
+    >>> hashed([b"It ", b"rains."]) == hashed([b"It rains."])
+    True
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def content_key(*parts: object) -> str:

@@ -6,9 +6,8 @@ JAX is not imported here, because a search in another engine reads no weights.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from jaxwhiten import io
@@ -20,7 +19,7 @@ from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
 from jaxwhiten.text.settings import TransformerSettings, read_object
-from jaxwhiten.types import Fields, Json
+from jaxwhiten.types import Json
 
 FAMILIES: dict[str, Family] = {
     "bert": bert.BERT,
@@ -142,10 +141,7 @@ def load_config(folder: Path) -> EncoderConfig:
     >>> load_config(resolve_folder("jaxwhiten-tiny")).num_layers
     4
     """
-    return _parsed(folder, config_json(folder))
-
-
-def _parsed(folder: Path, raw: Fields) -> EncoderConfig:
+    raw = config_json(folder)
     with naming(folder / "config.json"):
         model_type = raw.get("model_type")
         if not isinstance(model_type, str):
@@ -162,11 +158,3 @@ def naming(path: Path) -> Iterator[None]:
     """Turns errors of this library in the block into a ModelError that names the file."""
     with turning(ModelError, f"{path}: {REASON}", ModelError, InputError, FormatError, MismatchError):
         yield
-
-
-def hashed(parts: Iterable[bytes]) -> str:
-    """SHA-256 of bytes one after the other."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()

@@ -120,7 +120,7 @@ class Evaluation:
         words = max(
             (row for row in others if row.bytes is None), key=lambda row: row.scores[self.measure], default=None
         )
-        own = f"{self.rows[self.own].name} vectors"
+        own = _named(self.rows[self.own])
         asked = [
             _against(own, other, n, what),
             _forms(forms, raw, n) if self.fitted_on or other is None else "",
@@ -238,16 +238,21 @@ def _found(rows: Sequence[Row], documents: int) -> str:
         row = min(good, key=lambda row: (row.bytes or 0, -row.scores[SHARE]))
         low, high = row.intervals[SHARE]
         return (
-            f"{_size(row, raw)}, finds {row.scores[SHARE]:.1f}% ({low:.1f} to {high:.1f}) {where}, for texts like them"
+            f"{_size(row, raw)}, find {row.scores[SHARE]:.1f}% ({low:.1f} to {high:.1f}) {where}, for texts like them"
         )
     row = max(codes, key=lambda row: row.scores[SHARE])
-    most = f"{row.name} of {row.bytes:,} bytes finds most: {row.scores[SHARE]:.1f}%"
+    most = f"{_named(row)} of {row.bytes:,} bytes find most: {row.scores[SHARE]:.1f}%"
     return f"no code surely finds {_FOUND:.0f}% {where}; {most}"
+
+
+def _named(row: Row) -> str:
+    """A form in a sentence, as a plural: a code is a form of its own, and other names are adjectives of vectors."""
+    return f"{row.name}s" if row.name.endswith("code") else f"{row.name} vectors"
 
 
 def _size(row: Row, raw: Row) -> str:
     """A form with its bytes, also as a fraction of those of raw vectors."""
-    return f"{row.name} of {row.bytes:,} bytes, 1/{(raw.bytes or math.nan) / (row.bytes or math.nan):.3g} of float32"
+    return f"{_named(row)} of {row.bytes:,} bytes, 1/{(raw.bytes or math.nan) / (row.bytes or math.nan):.3g} of float32"
 
 
 def _head(measure: str) -> str:
@@ -283,8 +288,8 @@ def _forms(forms: list[Row], raw: Row, n: int) -> str:
     if not smaller:
         row = max(compared, key=lambda row: row.versus_raw.value)
         low, high = row.versus_raw.interval
-        what = "gains" if low > 0 else "loses" if high < 0 else "makes no significant difference"
-        return f"{row.name} {what}: {row.versus_raw}"
+        what = "gain" if low > 0 else "lose" if high < 0 else "make no significant difference"
+        return f"{_named(row)} {what}: {row.versus_raw}"
     lossless = [
         row
         for row in smaller
@@ -292,14 +297,14 @@ def _forms(forms: list[Row], raw: Row, n: int) -> str:
     ]
     if not lossless:
         row = max(smaller, key=lambda row: row.versus_raw.interval.low)
-        best = f"{row.name} of {row.bytes:,} bytes"
+        best = f"{_named(row)} of {row.bytes:,} bytes"
         if all(other.versus_raw.interval.high < 0 for other in smaller):
             return f"every smaller form loses, {best} the least: {row.versus_raw}"
-        return f"no smaller form surely loses less than {LITTLE:g} point; the closest is {best}: {row.versus_raw}"
+        return f"no smaller form surely loses less than {LITTLE:g} point; the closest are {best}: {row.versus_raw}"
     row = min(lossless, key=lambda row: (row.bytes or 0, -row.versus_raw.value))
-    what = f"loses less than {LITTLE:g} point"
+    what = f"lose less than {LITTLE:g} point"
     if row.versus_raw.interval.low > 0:
-        what = "gains"
+        what = "gain"
     elif row.versus_raw.value >= 0:
-        what = f"loses nothing, or less than {LITTLE:g} point"
+        what = f"lose nothing, or less than {LITTLE:g} point"
     return f"{_size(row, raw)}, {what}: {row.versus_raw}"

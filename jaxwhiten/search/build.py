@@ -148,9 +148,10 @@ def build_index(
     entries = Entries.of(vectors, own, texts, metadata)
 
     # The map, and the code.
-    coding = Coding(preparation(whitening, vectors.shape[1], normalize))
     if codes is not None:
         coding = choose(codes, bytes, vectors, whitening, space=space, tuned=tuned)
+    else:
+        coding = Coding(preparation(whitening, vectors.shape[1], normalize))
     folder = None if space is None else Path(str(space.model))
     inside = _inside(whitening if coding.fitted is None else coding.fitted, coding.prepare, space)
 

@@ -295,8 +295,9 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
     file = folder / "tokenizer.json"
     with _refusing(folder, "cannot be read"):
         if settings is None and file.is_file():
-            _contents(file)
-            return Tokenizer.from_file(str(file)), set()
+            text = file.read_text(encoding="utf-8")
+            check_growth(file, text)
+            return Tokenizer.from_str(text), set()
         if not has_tokenizer(folder):
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         # Most classes of transformers replace rules of the file. It takes seconds to import, and so is asked once.
@@ -315,20 +316,16 @@ def _load(folder: Path, settings: Fields | None) -> tuple[Any, set[str]]:
 
         if (cached := io.recall(entry, read)) is not None:
             return cached
-        known = {token["content"] for token in _contents(file)["added_tokens"]} if file.is_file() else set()
+        known = set[str]()
+        if file.is_file():
+            raw = check_growth(file, file.read_text(encoding="utf-8"))
+            known = {token["content"] for token in raw["added_tokens"]}
         tokenizer = _transformers_tokenizer(folder)
-        check_growth(file, json.loads(tokenizer.to_str()))
+        check_growth(file, tokenizer.to_str())
         added = tokenizer.get_vocab().keys() - tokenizer.get_vocab(with_added_tokens=False).keys() - known
         with contextlib.suppress(OSError, InputError):
             io.keep(entry, write)
         return tokenizer, added
-
-
-def _contents(file: Path) -> Json:
-    """The contents of a tokenizer's file, whose rules are checked."""
-    raw: Json = json.loads(file.read_text(encoding="utf-8"))
-    check_growth(file, raw)
-    return raw
 
 
 def _transformers_tokenizer(folder: Path) -> Any:
@@ -358,10 +355,14 @@ def lower_cased(tokenizer: Any) -> Any:
     return result
 
 
-def check_growth(file: Path, raw: Json) -> None:
-    """Raises ModelError, naming `file` and a rule, if the tokenizer can make more than `LIMIT` characters from one."""
+def check_growth(file: Path, text: str) -> Json:
+    """The contents of a tokenizer's file; ModelError if it can make more than `LIMIT` characters from one.
+
+    The error names `file` and a rule.
+    """
     from tokenizers import Tokenizer
 
+    raw: Json = json.loads(text)
     # The library applies the rules to added tokens while reading them, so these are removed first.
     bare = raw | {"model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}, "added_tokens": []}
     rules = json.loads(Tokenizer.from_str(json.dumps(bare)).to_str())
@@ -374,6 +375,7 @@ def check_growth(file: Path, raw: Json) -> None:
             f"{file}: its rules, mainly {json.dumps(max(steps, key=_factor)):.80}, can expand one character to more"
             f" than {LIMIT} and exhaust memory. Use the original publisher's tokenizer, or remove the rule."
         )
+    return raw
 
 
 def _factor(step: Json) -> int:

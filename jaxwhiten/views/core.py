@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten import io
 from jaxwhiten.engines import Engine
 from jaxwhiten.engines.engine import digest
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import AUTO, Head, longest_text
 from jaxwhiten.models import EncoderConfig
-from jaxwhiten.models.folders import hashed
 from jaxwhiten.terminal import counted
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.types import Fields
@@ -54,7 +54,7 @@ class Core:
     def fingerprint(self, head: Head) -> str:
         """A hash of weights, configuration, tokenizer and, if its name does not say what it is, the head."""
         after = head.contents() if head.name.startswith(AUTO) else ()
-        return hashed([self.digest.encode(), *after])[:24]
+        return io.hashed([self.digest.encode(), *after])[:24]
 
     def with_engine(self, engine: Engine, config: EncoderConfig) -> Core:
         """With other weights; whether these are fine-tuned is not known yet."""

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten import io
 from jaxwhiten.codes import Code, check_whitened
 from jaxwhiten.codes.fit import Fit
 from jaxwhiten.codes.fit import fit as fit_moments
 from jaxwhiten.errors import REASON, InputError, MismatchError, ModelError, NonFiniteError, check_integer, turning
 from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Quantize, Step, Truncate, Whiten, canonical
-from jaxwhiten.models.folders import hashed
 from jaxwhiten.space import Space, check_space
 from jaxwhiten.text import ROLES, TextForm, Texts, TokenIds, as_texts, prompt_for, text_blocks, uncounted
 from jaxwhiten.types import Float, Json
@@ -170,12 +170,12 @@ class View:
         """
         if self.core.tuned is not None:
             return self.core.tuned
-        return is_spread(self.participation_ratio, self.head.before_whitening().width(self.core.config))
+        return is_spread(self.participation_ratio, self.unfitted.width)
 
     @functools.cached_property
     def participation_ratio(self) -> float:
         """That of the vectors of the shipped sentences, up to a whitening; 0 if one is not finite."""
-        view = View.of(self.core, self.head.before_whitening())
+        view = View.of(self.core, self.unfitted.head)
 
         def measured() -> str:
             from jaxwhiten.datasets import load_sts
@@ -186,11 +186,12 @@ class View:
                 return str(round(participation_ratio(Moments.of(np.asarray(vectors))), 1))
             return "0"
 
-        engine, tokenizer = self.core.engine, self.core.tokenizer
+        engine = self.core.engine
         if engine.cache is None:
             return float(measured())
-        depends_on = tokenizer.to_str(), hashed(view.head.contents()), engine.dtype, str(tokenizer.max_length)
-        return float(engine.cache.text(f"ratio-{hashed(part.encode() for part in depends_on)}", measured))
+        texts = f"{engine.dtype} {self.core.max_length}"
+        key = io.hashed([self.core.digest.encode(), texts.encode(), *view.head.contents()])
+        return float(engine.cache.text(f"ratio-{key}", measured))
 
     def judged(self) -> View:
         """With the answer whether the model is fine-tuned for similarity recorded, which a folder keeps."""
@@ -220,13 +221,12 @@ class View:
             return self
         return self._with(prompt=text)
 
-    def in_role(self, role: str | None, *, coded: bool = True) -> View:
+    def in_role(self, role: str | None) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role.
 
-        A code is left out unless `coded`. It is the same view each time, so that its texts share batches of a server.
+        It is the same view each time, so that its texts share batches of a server.
         """
-        view = self if coded else self.uncoded
-        return view if role is None else view._of_roles[role]
+        return self if role is None else self._of_roles[role]
 
     @functools.cached_property
     def _of_roles(self) -> dict[str, View]:
@@ -323,13 +323,11 @@ class View:
     @property
     def queries(self) -> View:
         """Of queries for the documents: with their prompt, and without a code."""
-        return self.in_role("query", coded=False)
+        return self.uncoded.in_role("query")
 
     @functools.cached_property
     def unfitted(self) -> View:
         """Up to the whitening, or else the code, for vectors to fit them on; itself if there is neither."""
-        if self.head.whitening is None:
-            return self.uncoded
         return self.with_head(self.head.before_whitening())
 
     def over(self, core: Core) -> View:
@@ -355,7 +353,7 @@ class View:
 
     @functools.cached_property
     def _run(self) -> Run:
-        return Run(self.core.tokenizer, self.core.engine, {"": self.output})
+        return _run_of({"": self})
 
     def _marked(self, vectors: np.ndarray) -> np.ndarray:
         """Vectors that know their space, or codes that know it of the vectors that they represent."""

@@ -233,7 +233,8 @@ class Whitening(Estimator, WhiteningParameters):
     @property
     def eigenvalues_(self) -> Float64[np.ndarray, " d"]:
         """Eigenvalues of (1 − a) Σ + a (trace Σ / d) I, descending: `variances_` after shrinkage, before the floor."""
-        return shrunk(self.variances_, self.shrinkage_)
+        variances, shrinkage = self.variances_, self.shrinkage_
+        return (1 - shrinkage) * variances + shrinkage * variances.mean()
 
     @property
     def scales_(self) -> Float64[np.ndarray, " k"]:
@@ -341,11 +342,6 @@ def echelon(basis: Float64[np.ndarray, "d m"]) -> Float64[np.ndarray, "d m"]:
     """
     rows: np.ndarray = np.linalg.qr(basis.T)[1]
     return rows.T
-
-
-def shrunk(variances: Float64[np.ndarray, " d"], shrinkage: float) -> Float64[np.ndarray, " d"]:
-    """The eigenvalues of (1 − a) Σ + a (trace Σ / d) I, from those of Σ."""
-    return (1 - shrinkage) * variances + shrinkage * variances.mean()
 
 
 def oas(variances: Float64[np.ndarray, " d"], n: int) -> float:

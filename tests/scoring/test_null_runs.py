@@ -96,7 +96,7 @@ def gains(number, n, alike, gain):
     gold = rng.normal(size=n)
     found = similarities(rng, gold, 6, alike, gain)
     forms = [Form(name, 8, 32, row) for name, row in zip(["raw", *["whitened"] * 5], found, strict=True)]
-    return "gains" in scored(forms, gold)
+    return "vectors gain" in scored(forms, gold)
 
 
 def beats(number, n, positive, gain):
