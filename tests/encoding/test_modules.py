@@ -57,6 +57,7 @@ def test_with_module_omits_what_was_fitted_on_other_vectors(shallow_model):
     assert (new.view.head.whitening, new.view.head.code) == (None, None)
 
 
+@nnx.jit
 def mean_pooled(module, batch):
     states, mask = module(**batch).hidden_states[-1], batch["attention_mask"][..., None]
     return (states * mask).sum(axis=1) / mask.sum(axis=1)

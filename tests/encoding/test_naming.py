@@ -61,7 +61,7 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("door", slow_but(DOORS, "from_pretrained", "saved", "command"))
+@pytest.mark.parametrize("door", slow_but(DOORS, "encode", "saved"))
 def test_a_named_pooling_replaces_the_pooling_alone(folder, tmp_path, door):
     for pooling in ("mean", "first_last_avg"):
         (tmp_path / pooling).mkdir()

@@ -7,6 +7,7 @@ import jaxwhiten
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index
+from tests.conftest import slow_but
 from tests.sentences import generated
 
 TEXTS = generated(500)
@@ -21,7 +22,7 @@ def ids(index, texts=TEXTS[:9]):
     return [[hit.id for hit in hits] for hits in index.search(texts, k=3)]
 
 
-@pytest.mark.parametrize("how", [{"bytes": 8}, {"k": 6}, {"k": 20, "bytes": 8}])
+@pytest.mark.parametrize("how", slow_but([{"bytes": 8}, {"k": 6}, {"k": 20, "bytes": 8}], {"k": 20, "bytes": 8}))
 def test_index_and_encoder_are_saved_and_searched_alike(encoder, tmp_path, how):
     small = encoder.shrink(TEXTS, **how)
     index = small.index(TEXTS, ids=[f"d{number}" for number in range(500)])

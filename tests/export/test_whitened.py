@@ -9,6 +9,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.export import export_sentence_transformer, save_faiss
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES
 
 
@@ -56,7 +57,7 @@ def test_faiss_whitens_and_searches(tmp_path, whitening):
     np.testing.assert_allclose(scores, np.take_along_axis(z @ z.T, ids, axis=1), atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "layers:1+1+2"])
+@pytest.mark.parametrize("pooling", slow_but(["mean", "cls", "layers:1+1+2"], "layers:1+1+2"))
 def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, whitening, pooling):
     torch = pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
