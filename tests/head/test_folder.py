@@ -57,15 +57,6 @@ def tensors(inputs, outputs, seed=0):
 
 
 @pytest.mark.slow
-def test_the_real_model_with_its_normalize(minilm):
-    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    texts = [*SENTENCES, "word " * 400]
-    ours = Encoder.from_pretrained(minilm, pooling="auto").encode(texts)
-    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu").encode(texts)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-
-@pytest.mark.slow
 def test_bfloat16_keeps_the_head_in_float32(write):
     folder = write(MEAN, ("Dense", dense(32, 6), tensors(32, 6)), ("Normalize", None))
     exact = Encoder.from_pretrained(folder, pooling="auto", engine="jax").encode(SENTENCES)

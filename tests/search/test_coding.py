@@ -115,6 +115,21 @@ def test_the_code_of_a_whitening_that_is_given_is_of_its_vectors(named, vectors,
     assert index.fitted.gamma == 0.25
 
 
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
+def test_a_finer_copy_gives_nearly_the_true_order(backend, vectors, queries):
+    whitening = Whitening(gamma=0.5).fit(vectors)
+    exact = build_index(vectors, "jax", whitening=whitening).search(queries, 10)[1]
+    rough = build_index(vectors, backend, whitening=whitening, bytes=4)
+    fine = build_index(vectors, backend, whitening=whitening, bytes=4, rescore="float16")
+    assert fine.nbytes - rough.nbytes == N * D * 2
+    (scores, ids), (_, others) = fine.search(queries, 10), rough.search(queries, 10)
+    found, before = (
+        np.mean([len({*a} & {*b}) / 10 for a, b in zip(each, exact, strict=True)]) for each in (ids, others)
+    )
+    assert found > before + 0.1
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
 def test_bytes_alone_take_the_spectrum_code_and_whiten_what_is_not_tuned(vectors):
     bare = build_index(vectors, "faiss-flat", bytes=8)
     assert (bare.codes.name, bare.whitening, bare.notes) == ("spectrum", None, [])
