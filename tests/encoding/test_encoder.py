@@ -55,13 +55,6 @@ def test_no_sentences_no_vectors(encoder):
     assert list(encoder.encode_stream([])) == []
 
 
-def test_stream_yields_what_came_before_a_bad_item(encoder):
-    stream = encoder.encode_stream(iter(["a", "b", "c", None]), block_size=2)
-    np.testing.assert_allclose(next(stream), encoder.encode(["a", "b"]), atol=1e-5)
-    with pytest.raises(InputError, match="Sentence 3: "):
-        list(stream)
-
-
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     tokens = TokenIds(np.ones(128, np.int32), np.full(16, 8, np.int32))

@@ -7,7 +7,6 @@ import pytest
 from jaxwhiten import Encoder
 from jaxwhiten.head import Truncate
 from jaxwhiten.views import View
-from tests.sentences import generated
 from tests.tiny import SENTENCES
 
 PROMPTS = {"query": "Music: ", "document": "salt "}
@@ -32,20 +31,8 @@ def test_views_that_were_asked_for_are_not_kept(encoder):
     assert views() <= before + 1
 
 
-TEXTS = generated(60)
-DERIVED = {
-    "itself": lambda e: e,
-    "with_pooling": lambda e: e.with_pooling("cls"),
-    "with_view": lambda e: e.with_view(e.view.then(Truncate(4))),
-    "shrink": lambda e: e.shrink(TEXTS, k=4, bytes=2),
-    "with_module": lambda e: e.with_module(e.module),
-}
-
-
-@pytest.mark.parametrize("derivation", DERIVED)
-def test_prompts_of_one_encoder_are_not_those_of_another(encoder, derivation):
-    derived = DERIVED[derivation](encoder)
-    for one in (derived, encoder):
+def test_prompts_of_one_encoder_are_not_those_of_another(encoder):
+    for one in (encoder.with_view(encoder.view.then(Truncate(4))), encoder):
         with pytest.raises(TypeError):
             one.prompts["query"] = "other: "
         with pytest.raises(AttributeError):

@@ -197,8 +197,13 @@ def test_a_head_in_folders_and_graphs(name, shallow_model, pooled, tmp_path):
 POOLED = [*(name for name in ALONE if name != "pooler"), "layers:-1", "layers: 0, 2 + 2", "twice_max"]
 
 
-@pytest.mark.parametrize("family", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("written", [("lasttoken", "twice_max"), pytest.param(POOLED, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("family", "written"),
+    [
+        ("bert", ["lasttoken", "twice_max"]),
+        *(pytest.param(family, POOLED, marks=pytest.mark.slow) for family in ("bert", "modernbert")),
+    ],
+)
 def test_every_pooling_whitened_in_every_engine_folder_and_graph(family, written, tmp_path, own_pooling):
     folder = write_model(tmp_path / family, **FAMILIES[family])
     encoders = [Encoder.from_pretrained(folder, pooling="mean", max_length=LENGTH, engine=name) for name in ENGINES]

@@ -108,18 +108,6 @@ def test_a_changed_page_is_named(data):
         assert read(found, first).tobytes() == whole(parts)[first:].tobytes()
 
 
-@pytest.mark.parametrize("value", ["'?'", "'[1'", "NULL", "5", "x'00'"])
-@pytest.mark.parametrize("column", ["dtype", "shape"])
-def test_a_damaged_layout_is_an_error_of_the_array(column, value):
-    found = written([np.zeros((3, 2), np.float32)])
-    if value == "NULL":
-        found.change(lambda c: c.execute("DELETE FROM arrays"))
-    else:
-        found.change(lambda c: c.execute(f"UPDATE arrays SET {column} = {value}"))
-    with pytest.raises(FormatError, match="x"):
-        read(found)
-
-
 @SOME
 @given(parts=arrays(), spare=st.booleans())
 def test_rows_behind_an_array_do_not_change_those_of_others(parts, spare):

@@ -224,7 +224,7 @@ def test_files_pickles_and_copies_are_the_same_whitening(tmp_path):
 # It is an estimator by its methods alone, which scikit-learn warns of.
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 @pytest.mark.filterwarnings("ignore:.*does not inherit from:UserWarning")
-@pytest.mark.parametrize("params", slow_but([{}, {"beta": 0.5, "gamma": 0.5, "shrinkage": "oas"}]))
+@pytest.mark.parametrize("params", slow_but([{}, {"beta": 0.5, "gamma": 0.5, "shrinkage": "oas"}], {}))
 def test_it_is_an_estimator_of_scikit_learn(params):
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
     results = checks.check_estimator(Whitening(**params), on_skip=None, on_fail="raise")
