@@ -13,7 +13,7 @@ from jaxwhiten.errors import MismatchError
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from tests.conftest import ROOT, slow_but
 
-N, D = 4000, 32
+N, D = 3000, 32
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def moments(vectors):
     return Moments().update(vectors)
 
 
-@pytest.mark.parametrize("count", slow_but([1, 4, 12, 16], 4, 16))
+@pytest.mark.parametrize("count", slow_but([1, 4, 12, 16], 4))
 def test_decoded_vectors_are_the_nearest_of_all_codes(vectors, moments, count):
     code = SpectrumCode(bytes=count).fit(moments)
     codes = np.asarray(code.encode(vectors))

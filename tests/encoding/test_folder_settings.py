@@ -117,7 +117,9 @@ def expected(folder, texts=TEXTS, **options):
     return peer.encode(texts, batch_size=1, **options)  # its padding takes no part
 
 
-@pytest.mark.parametrize("case", APPLIED)
+@pytest.mark.parametrize(
+    "case", slow_but(APPLIED, "a default prompt in lower case", "tokenizer_args", "a base model in the root")
+)
 def test_what_is_understood_is_applied(folder, tmp_path, case):
     before = Encoder.from_pretrained(folder).encode(TEXTS)
     APPLIED[case](folder)

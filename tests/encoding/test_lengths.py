@@ -8,6 +8,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.models import load_config
+from tests.conftest import slow_but
 from tests.encoding.test_folder_settings import as_sentence_transformer, update
 from tests.models.test_families import write
 from tests.sentences import TEXTS
@@ -23,6 +24,7 @@ LENGTHS |= {"neither": (None, None)}
 # All of them for a table from 0, one from 2, and none; and for T5, whose files say how long its texts were.
 CASES = [*itertools.product(("bert", "roberta", "qwen3", "t5"), LENGTHS)]
 CASES += [(family, "longer") for family in FAMILIES if (family, "longer") not in CASES]
+FAST = [("roberta", "longer"), ("bert", "shorter"), ("qwen3", "longer"), ("t5", "neither")]
 LONG = [" ".join(TEXTS), *TEXTS[:2]]
 
 
@@ -38,7 +40,7 @@ def made(folder, family, lengths):
     return folder
 
 
-@pytest.mark.parametrize(("family", "lengths"), CASES)
+@pytest.mark.parametrize(("family", "lengths"), slow_but(CASES, *FAST))
 def test_the_longest_text_is_that_of_sentence_transformers(tmp_path, family, lengths):
     library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     folder = made(tmp_path / "model", family, LENGTHS[lengths])

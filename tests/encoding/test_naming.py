@@ -1,6 +1,5 @@
 """Naming one thing changes one thing: a named pooling keeps the folder's other steps, its prompts and its length."""
 
-import json
 import warnings
 
 import numpy as np
@@ -44,24 +43,16 @@ def expected(folder, pooling):
     return normalize(np.tanh(vectors @ DENSE.weight.T + DENSE.bias))
 
 
-def by_the_shell(folder, pooling, tmp_path):
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in SENTENCES))
-    words = f"encode {tmp_path}/texts.jsonl -o {tmp_path}/out.npy --model {folder} --pooling {pooling}"
-    assert cli.main(words.split()) == 0
-    return np.load(tmp_path / "out.npy")
-
-
 DOORS = {
     "from_pretrained": lambda folder, pooling, path: read(folder, pooling=pooling).encode(SENTENCES),
     "with_pooling": lambda folder, pooling, path: read(folder).with_pooling(pooling).encode(SENTENCES),
     "encode": lambda folder, pooling, path: read(folder).encode(SENTENCES, pooling=pooling),
     "worker": lambda folder, pooling, path: loaded_again(read(folder, pooling=pooling).view.space).encode(SENTENCES),
     "saved": lambda folder, pooling, path: read(read(folder, pooling=pooling).save(path / "saved")).encode(SENTENCES),
-    "command": by_the_shell,
 }
 
 
-@pytest.mark.parametrize("door", slow_but(DOORS, "from_pretrained", "saved", "command"))
+@pytest.mark.parametrize("door", slow_but(DOORS, "encode", "saved"))
 def test_a_named_pooling_replaces_the_pooling_alone(folder, tmp_path, door):
     for pooling in ("mean", "first_last_avg"):
         (tmp_path / pooling).mkdir()
@@ -97,8 +88,10 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tmp_path, capsys
                 found = DOORS[door](out, "mean", tmp_path)
             wanted = expected(folder, "mean")[:, :width]  # a truncation is the folder's
             np.testing.assert_allclose(found, wanted, atol=1e-5)
+    (tmp_path / "texts.txt").write_text("A dog.")
+    words = f"encode {tmp_path}/texts.txt -o {tmp_path}/out.npy --model {coded} --pooling mean"
     with warnings.catch_warnings(action="always"):
-        by_the_shell(coded, "mean", tmp_path)
+        assert cli.main(words.split()) == 0
     assert f"--pooling mean {both}" in capsys.readouterr().err
 
 

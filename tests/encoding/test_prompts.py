@@ -7,12 +7,13 @@ import shutil
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, load_index
+from jaxwhiten import Encoder, build_index, load_index
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.encoder import settings_of
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Normalize
 from tests.encoding.test_folder_settings import as_sentence_transformer
+from tests.sentences import generated
 from tests.text.test_classes import update
 from tests.tiny import SENTENCES
 
@@ -112,17 +113,23 @@ def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
 
 
 @pytest.mark.parametrize("prompts", [{"query": "Why "}, {"query": "Why ", "document": "Water "}, {"topic": "Why "}])
-def test_an_index_that_is_loaded_has_the_prompts_of_its_encoder_in_memory(tiny_model, tmp_path, prompts):
-    """Of a default prompt, if it has no other: then a text finds itself."""
+def test_a_search_of_a_text_is_that_of_its_vector_with_the_prompt_of_queries(tiny_model, tmp_path, prompts):
+    """In memory, loaded, and made of vectors; with the default prompt, if there is no other, a text finds itself."""
     default = "topic" if "topic" in prompts else None
-    encoder = read(tiny_model, pooling="mean", prompts=prompts, default_prompt_name=default)
-    index = encoder.index(TEXTS, backend="jax")
+    encoder = read(tiny_model, pooling="mean", prompts=prompts, default_prompt_name=default, tuned=True)
+    texts, codes = [*TEXTS, *generated(40)], {"codes": "int8", "rescore": "float16"} if default else {}
+    index = encoder.index(texts, backend="jax", **codes)
     index.save(tmp_path / "docs.db")
     loaded = load_index(tmp_path / "docs.db")
-    for mine, other in zip(loaded.search(TEXTS[4], k=3), index.search(TEXTS[4], k=3), strict=True):
-        assert (mine.id, mine.score) == (other.id, pytest.approx(other.score, abs=1e-5))
+    given = build_index(encoder.documents(texts), "jax", documents=texts, **codes)
+    query = np.asarray(encoder.queries([texts[4]]))
+    for each in (index, loaded):
+        hits, (scores, ids) = each.search(texts[4], k=3), each.search(query, 3)
+        assert [hit.id for hit in hits] == ids[0].tolist()
+        for expected in (scores, given.search(query, 3)[0]):
+            np.testing.assert_allclose([hit.score for hit in hits], expected[0], atol=1e-5)
     [hit] = index.search(TEXTS[4], k=1)
-    assert not default or (hit.id, hit.score) == (4, pytest.approx(1, abs=1e-5))
+    assert not default or (hit.id, hit.score) == (4, pytest.approx(1, abs=1e-3))
     loaded.add(["It rains."])
 
 

@@ -69,7 +69,7 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=CALLS)
 def test_any_texts_in_any_order_have_their_vectors_and_are_encoded_once(encoder, expected, tmp_path_factory, calls):
     store, stored = EmbeddingStore(tmp_path_factory.mktemp("store")), set()

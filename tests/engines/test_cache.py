@@ -14,6 +14,7 @@ from jaxwhiten import Encoder, build_index
 from jaxwhiten.engines import cache
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import folders
+from tests.conftest import slow_but
 
 pytest.importorskip("openvino")
 pytestmark = pytest.mark.usefixtures("cached")
@@ -93,7 +94,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("engine", ["openvino", "jax"])
+@pytest.mark.parametrize("engine", slow_but(["openvino", "jax"], "openvino"))
 def test_what_is_damaged_is_made_again_with_one_warning(small, tmp_path, engine, damage, monkeypatch):
     """Texts, graphs and their weights."""
     monkeypatch.setattr("jaxwhiten.io.cache._SMALL", 1)  # the way of large files
@@ -139,7 +140,7 @@ def others(small, tmp_path):
     return other
 
 
-@pytest.mark.parametrize("engine", ["openvino", "jax"])
+@pytest.mark.parametrize("engine", slow_but(["openvino", "jax"], "openvino"))
 @pytest.mark.parametrize("known", [False, True])
 def test_a_folder_that_is_replaced_while_an_encoder_reads_it(small, others, tmp_path, engine, known, monkeypatch):
     """Between the hash of the weights and their reading: no vectors of other weights, and nothing is kept of them."""

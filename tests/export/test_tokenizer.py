@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.encoding import distil_static
 from jaxwhiten.export import save_onnx, save_trained
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES, write_cross_encoder
 
 LONGEST = 40
@@ -48,7 +49,7 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("kind", slow_but(FOLDERS, "onnx", "cross"))
 def test_a_written_tokenizer_cuts_where_the_encoder_does(encoder, paragraphs, tmp_path, kind):
     pytest.importorskip("onnx")
     FOLDERS[kind](tmp_path / "out", encoder, paragraphs)

@@ -11,7 +11,6 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
 from jaxwhiten.head import read_head
 from jaxwhiten.models import load_config
-from tests.tiny import SENTENCES
 
 TANH = "torch.nn.modules.activation.Tanh"
 MEAN = ("Pooling", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True})
@@ -54,24 +53,6 @@ def tensors(inputs, outputs, seed=0):
     rng = np.random.default_rng(seed)
     shapes = {"linear.weight": (outputs, inputs), "linear.bias": (outputs,)}
     return {name: rng.normal(size=shape).astype(np.float32) * 0.4 for name, shape in shapes.items()}
-
-
-@pytest.mark.slow
-def test_the_real_model_with_its_normalize(minilm):
-    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
-    texts = [*SENTENCES, "word " * 400]
-    ours = Encoder.from_pretrained(minilm, pooling="auto").encode(texts)
-    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu").encode(texts)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_bfloat16_keeps_the_head_in_float32(write):
-    folder = write(MEAN, ("Dense", dense(32, 6), tensors(32, 6)), ("Normalize", None))
-    exact = Encoder.from_pretrained(folder, pooling="auto", engine="jax").encode(SENTENCES)
-    rough = Encoder.from_pretrained(folder, pooling="auto", engine="jax", dtype="bfloat16").encode(SENTENCES)
-    assert rough.dtype == np.float32
-    assert (exact * rough).sum(1).min() > 0.999
 
 
 def test_a_folder_without_modules_json(tiny_model, tmp_path):

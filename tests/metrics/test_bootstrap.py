@@ -113,7 +113,7 @@ def test_the_p_value_of_sign_flips(n):
         signs = np.array(list(itertools.product([1, -1], repeat=n))).reshape(-1, n)
         assert found == np.mean(np.abs(signs @ parts) >= far)
     else:
-        signs = np.random.default_rng(1).choice([1, -1], size=(20_000, n))
+        signs = np.random.default_rng(1).choice([1, -1], size=(5_000, n))
         assert found == pytest.approx(np.mean(np.abs(signs @ parts) >= far), abs=0.02)
     for same in (-parts, 3 * parts, np.append(parts, [0.0, 0.0])):
         assert bootstrap.flips(same) == found

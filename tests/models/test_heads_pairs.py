@@ -32,7 +32,7 @@ def logits(model, ids, types, **layout):
     return np.asarray(model(jnp.asarray(ids + VOCAB * types), jnp.ones_like(ids), **layout).pooler)
 
 
-@pytest.mark.parametrize("family", [name for name, family in NAMED.items() if family.pairs])
+@pytest.mark.parametrize("family", slow_but((name for name, family in NAMED.items() if family.pairs), "electra"))
 def test_logits_are_those_of_transformers(family, tmp_path):
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForSequenceClassification

@@ -15,7 +15,7 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 import jaxwhiten
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import ModelError
 from jaxwhiten.models import FAMILIES, checkpoint, folders, init_model, load_model, resolve_folder, save_model
 from tests.tiny import tiny_config, write_tokenizer
 
@@ -102,28 +102,6 @@ def test_pickled_weights_are_never_opened(folder):
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(ModelError, match=r"pytorch_model\.bin.*save_pretrained"):
-        load_model(folder)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model_type": "gpt2"}, "gpt2.*Supported: bert"),
-        ({"hidden_size": 16_000, "num_hidden_layers": 500, "intermediate_size": 100_000}, "parameters"),
-        ({"num_attention_heads": 5}, "multiple"),
-        ({"vocab_size": "many"}, "vocab_size"),
-        ({"position_embedding_type": "relative_key"}, "relative_key"),
-        ({"hidden_act": "gelut"}, "gelu"),
-        ({"hidden_size": None}, "hidden_size"),
-        ({"layer_norm_eps": 10**400}, "layer_norm_eps"),
-        ({"initializer_range": float("inf")}, "initializer_range"),
-    ],
-)
-def test_bad_configs_are_refused_before_anything_is_allocated(folder, change, message):
-    file = folder / "config.json"
-    raw = json.loads(file.read_text()) | change
-    file.write_text(json.dumps({key: value for key, value in raw.items() if value is not None or key not in change}))
-    with pytest.raises((ModelError, InputError), match=message):
         load_model(folder)
 
 

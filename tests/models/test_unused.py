@@ -13,6 +13,7 @@ from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import load_model, load_pair_classifier
 from jaxwhiten.models.loading import look_at
+from tests.conftest import slow_but
 from tests.golden.cases import write_checkpoint
 from tests.models.test_families import CASES, parity
 from tests.models.test_loading import parameters
@@ -100,7 +101,7 @@ def test_modules_outside_the_encoder_are_listed(tmp_path, tiny_model, classifier
 FAMILIES = {CASES[case][0]: case for case in reversed(CASES)}
 
 
-@pytest.mark.parametrize("base", FAMILIES)
+@pytest.mark.parametrize("base", slow_but(FAMILIES, "ElectraModel"))
 def test_every_architecture_of_transformers_loads(tmp_path, base):
     _, transformers = parity()
     module = getattr(transformers, base)

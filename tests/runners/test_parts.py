@@ -4,7 +4,6 @@ import functools
 import json
 import operator
 import os
-import random
 import shutil
 
 import numpy as np
@@ -14,7 +13,7 @@ from jaxwhiten import Encoder, Moments
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import chunks
 from jaxwhiten.errors import DataError, FormatError, MismatchError
-from jaxwhiten.runners import Parts, Source, embed_files, parts
+from jaxwhiten.runners import Parts, Source, embed_files
 from tests.runners.program import equal
 from tests.sentences import generated
 
@@ -67,33 +66,6 @@ def test_rows_have_their_place_or_their_id_and_the_vectors_of_encode(encoder, wh
     assert ids[75] == "c.parquet:1"
     np.testing.assert_allclose(vectors, encoder.encode(TEXTS), atol=1e-6)
     equal(Parts(whole[0]).moments(), vectors)
-
-
-class Killed(BaseException):
-    """Ends a run at once, as a signal does."""
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_anywhere_ends_equal_to_an_unbroken_one(encoder, sources, whole, tmp_path, monkeypatch):
-    rng, write = random.Random(0), parts.io.atomic_path
-
-    def atomic_path(path):
-        if rng.random() < 0.3:
-            raise Killed
-        return write(path)
-
-    for module in (parts.io, parts.io.files, parts.io.tensors):
-        monkeypatch.setattr(module, "atomic_path", atomic_path)
-    kills, done = 0, None
-    while done is None and kills < 200:
-        try:
-            done = embed_files(sources, tmp_path / "broken", encoder, **HOW)
-        except Killed:
-            kills += 1
-    assert done == whole[1]
-    assert kills > 3
-    for found, wanted in zip(read(tmp_path / "broken"), read(whole[0]), strict=True):
-        np.testing.assert_array_equal(found, wanted)
 
 
 def test_parts_that_are_gone_are_made_again_and_no_others(encoder, sources, folder, monkeypatch):

@@ -11,6 +11,7 @@ from jaxwhiten.codes import CODES, SpectrumCode, make_code
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search import faiss as faiss_backend
 from jaxwhiten.whitening import Whitening
+from tests.conftest import slow_but
 
 pytest.importorskip("faiss")
 N, D = 3000, 32
@@ -39,7 +40,7 @@ def code(vectors):
 
 @pytest.mark.parametrize("given", [False, True], ids=["vectors", "codes"])
 @pytest.mark.parametrize("name", CODES)
-@pytest.mark.parametrize("backend", CODED)
+@pytest.mark.parametrize("backend", slow_but(CODED, "faiss-ivf", "jax"))
 def test_every_backend_gives_the_cosines_of_every_code(backend, name, given, vectors, queries, tmp_path):
     """Of decoded vectors, the highest first, for one query as for many, and the same after it is loaded."""
     vectors = normalize(vectors)
@@ -133,6 +134,21 @@ def test_the_code_of_a_whitening_that_is_given_is_of_its_vectors(named, vectors,
     assert index.fitted.gamma == 0.25
 
 
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
+def test_a_finer_copy_gives_nearly_the_true_order(backend, vectors, queries):
+    whitening = Whitening(gamma=0.5).fit(vectors)
+    exact = build_index(vectors, "jax", whitening=whitening).search(queries, 10)[1]
+    rough = build_index(vectors, backend, whitening=whitening, bytes=4)
+    fine = build_index(vectors, backend, whitening=whitening, bytes=4, rescore="float16")
+    assert fine.nbytes - rough.nbytes == N * D * 2
+    (scores, ids), (_, others) = fine.search(queries, 10), rough.search(queries, 10)
+    found, before = (
+        np.mean([len({*a} & {*b}) / 10 for a, b in zip(each, exact, strict=True)]) for each in (ids, others)
+    )
+    assert found > before + 0.1
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
 def test_bytes_alone_take_the_spectrum_code_and_whiten_what_is_not_tuned(vectors):
     bare = build_index(vectors, "faiss-flat", bytes=8)
     assert (bare.codes.name, bare.whitening, bare.notes) == ("spectrum", None, [])
@@ -145,7 +161,9 @@ def test_bytes_alone_take_the_spectrum_code_and_whiten_what_is_not_tuned(vectors
     assert build_index(vectors, "faiss-flat", bytes=8, tuned=True).whitening is None
 
 
-@pytest.mark.parametrize("options", [{"tuned": False}, {"whitening": 20}, {"nlist": 4, "nprobe": 4}])
+@pytest.mark.parametrize(
+    "options", slow_but([{"tuned": False}, {"whitening": 20}, {"nlist": 4, "nprobe": 4}], {"whitening": 20})
+)
 def test_many_queries_are_searched_as_each_alone(vectors, options, monkeypatch):
     """More than a thread's share of them, also where a map comes first."""
     monkeypatch.setattr(faiss_backend, "_ALONE", 0)

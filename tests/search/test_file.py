@@ -16,6 +16,7 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.io import seal
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.store import Pages
+from tests.conftest import slow_but
 
 N, D = 200, 16
 VECTORS = np.random.default_rng(0).normal(size=(N, D)).astype(np.float32)
@@ -104,7 +105,7 @@ def changed_array(connection, name, change):
         pages.write(np.ascontiguousarray(change(pages.read())))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "faiss-flat whitened", "faiss-ivf"))
 def test_arrays_and_tensors_that_do_not_fit_are_refused(kind, copied):
     path = copied(kind)
     tensors = list(load_index(path).store.coding.tensors)

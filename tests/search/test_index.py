@@ -52,7 +52,7 @@ def cosines(queries, vectors, whitening=None):
     return q @ x.T
 
 
-@pytest.mark.parametrize("k", [1, 10, 100, N])
+@pytest.mark.parametrize("k", [1, 100, N])
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("backend", EXACT)
 def test_exact_backends_give_the_true_neighbors(backend, inside, k, vectors, queries, whitening):

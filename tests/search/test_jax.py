@@ -1,5 +1,7 @@
 """Search in JAX: equal to brute force, on one device and on eight, in one block and in several, ties by row."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,18 +13,24 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import Int8, SpectrumCode
 from jaxwhiten.search import build_index, jax_flat
 from jaxwhiten.search import jax_kernels as kernels
+from tests.conftest import slow_but
 
 pytestmark = pytest.mark.devices
 WIDTH = 24
 
 
+@functools.cache
+def fitted(points):
+    """A code of 16 points for half a byte, or of 256 for a byte."""
+    code = SpectrumCode(bytes=6) if points == 16 else Int8()
+    return code.fit(np.random.default_rng(0).standard_normal((2000, WIDTH)) + 0.3)
+
+
 class Case:
-    """Random rows in a code of 16 or 256 points a byte or half of it, of which some have copies, and queries."""
+    """Random rows in a code, of which some have copies, and queries."""
 
     def __init__(self, n, points=16, copies=0, queries=20, seed=0):
-        rng = np.random.default_rng(seed)
-        code = SpectrumCode(bytes=6) if points == 16 else Int8()
-        code.fit(rng.standard_normal((2000, WIDTH)) + 0.3)
+        rng, code = np.random.default_rng(seed), fitted(points)
         self.codes = np.array(code.encode(rng.standard_normal((n, WIDTH)) + 0.3))
         self.codes[n - copies :] = self.codes[:copies]
         self.quantizer = code.quantizer()
@@ -59,7 +67,8 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.parametrize("queries", [1, 20])
 @pytest.mark.parametrize(
-    ("n", "points", "k"), [(5, 16, 5), (700, 16, 10), (700, 16, 700), (9000, 16, 10), (9000, 256, 10), (300, 256, 300)]
+    ("n", "points", "k"),
+    slow_but([(5, 16, 5), (700, 16, 700), (9000, 16, 10), (9000, 256, 10)], (5, 16, 5), (9000, 256, 10)),
 )
 def test_codes_are_found_as_by_brute_force(mesh, n, points, k, queries):
     case = Case(n, points, queries=queries, seed=n + k)
@@ -67,7 +76,7 @@ def test_codes_are_found_as_by_brute_force(mesh, n, points, k, queries):
     assert case.check(*kernels.searcher(mesh, k)(case.asked, documents, n)) > 0.99
 
 
-@pytest.mark.parametrize("queries", [5, 20])
+@pytest.mark.parametrize("queries", slow_but([5, 20], 5))
 def test_equal_codes_come_in_the_order_of_their_rows(mesh, small_blocks, queries):
     case = Case(4001, copies=1900, queries=queries)
     documents = kernels.place_codes(mesh, case.codes, case.quantizer)
@@ -79,7 +88,7 @@ def test_equal_codes_come_in_the_order_of_their_rows(mesh, small_blocks, queries
     assert (np.diff(ids)[equal] > 0).all()
 
 
-@pytest.mark.parametrize("queries", [1, 20])
+@pytest.mark.parametrize("queries", slow_but([1, 20], 20))
 @pytest.mark.parametrize("points", [16, 256])
 def test_candidates_in_bfloat16_include_the_best(points, queries):
     """As on accelerators."""
@@ -96,7 +105,7 @@ def by_sorting(scores, k):
     return np.take_along_axis(scores, order, axis=1), order
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     k=st.sampled_from([1, 3, 7, 10, 200]),
@@ -111,16 +120,18 @@ def test_tiles_equal_a_full_sort_with_ties(seed, k, levels, masked):
         np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("levels", [1, 2, 5, 1000])
-@pytest.mark.parametrize(("n", "k"), [(127, 5), (128, 5), (1025, 1), (1025, 12), (5000, 300)])
-def test_blocks_equal_a_full_sort_with_ties(mesh, small_blocks, n, k, levels):
+@pytest.mark.parametrize(
+    ("n", "k"), slow_but([(127, 5), (128, 5), (1025, 1), (1025, 12), (5000, 300)], (127, 5), (1025, 12))
+)
+def test_blocks_equal_a_full_sort_with_ties(mesh, small_blocks, n, k):
     """Small whole numbers, so that every order of summation gives the same; padding would win if it counted."""
     rng = np.random.default_rng(n + k)
-    documents = rng.integers(-levels, 0, (n, 3)).astype(np.float32)
-    queries = rng.integers(0, 3, (5, 3)).astype(np.float32)
-    actual = kernels.searcher(mesh, k)(queries, kernels.Floats(kernels.sharded(mesh, documents)), n)
-    for results, expected in zip(actual, by_sorting(queries @ documents.T, k), strict=True):
-        np.testing.assert_array_equal(results, expected)
+    for levels in (1, 2, 5, 1000):
+        documents = rng.integers(-levels, 0, (n, 3)).astype(np.float32)
+        queries = rng.integers(0, 3, (5, 3)).astype(np.float32)
+        actual = kernels.searcher(mesh, k)(queries, kernels.Floats(kernels.sharded(mesh, documents)), n)
+        for results, expected in zip(actual, by_sorting(queries @ documents.T, k), strict=True):
+            np.testing.assert_array_equal(results, expected)
 
 
 @pytest.mark.parametrize("bytes", [None, 4])

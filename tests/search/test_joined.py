@@ -7,6 +7,7 @@ from jaxwhiten import Whitening
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.search import build_index, load_index
+from tests.conftest import slow_but
 
 D, N = 16, 600
 VECTORS = (np.random.default_rng(0).standard_normal((2 * N, D)) * np.linspace(2, 0.3, D)).astype(np.float32)
@@ -41,7 +42,7 @@ def check_equal(joined, whole):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ids", [int, str], ids=["integers", "strings"])
+@pytest.mark.parametrize("ids", slow_but([int, str], str))
 def test_parts_are_searched_as_one_index(kind, ids, tmp_path):
     parts = [np.arange(0, 250), np.arange(250, 260), np.arange(260, N)]
     for number, rows in enumerate(parts):

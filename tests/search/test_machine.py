@@ -1,5 +1,6 @@
 """Any history of an index, by any hands, with interrupts at any line, gives what a list of its documents gives."""
 
+import itertools
 import os
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from jaxwhiten.codes import SpectrumCode, make_code
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import build_index, load_index, state
 from jaxwhiten.whitening import Whitening
-from tests.conftest import slow_but
 
 OURS = (os.path.dirname(jaxwhiten.__file__), os.path.dirname(os.__file__) + "/contextlib.py")
 D = 16
@@ -76,8 +76,7 @@ class History(RuleBasedStateMachine):
     """Two indexes of one file, as two processes have them, and the documents that they must hold."""
 
     kind = "faiss codes"
-    own = True  # whether documents have IDs of their own
-    brings = str
+    name_of = None  # makes the ID of a document; None where the index numbers them
 
     def __init__(self):
         super().__init__()
@@ -90,7 +89,7 @@ class History(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def id_of(self, number):
-        return self.brings(number) if self.own else number
+        return type(self).name_of(number) if self.name_of else number
 
     def arguments(self, picks):
         """The vectors, texts and metadata of documents of the pool."""
@@ -102,7 +101,7 @@ class History(RuleBasedStateMachine):
     def build(self, picks):
         backend, options = KINDS[self.kind]
         vectors, kept = self.arguments(picks)
-        ids = [self.id_of(number) for number in picks] if self.own else None
+        ids = [self.id_of(number) for number in picks] if self.name_of else None
         self.index = build_index(vectors, backend, ids=ids, **kept, **options)
         self.index.save(self.file)
         self.other = load_index(self.file)
@@ -123,12 +122,12 @@ class History(RuleBasedStateMachine):
 
     @rule(picks=numbers, line=st.none() | st.integers(1, 700))
     def add(self, picks, line):
-        if self.own and any(self.id_of(number) in self.documents for number in picks):
+        if self.name_of and any(self.id_of(number) in self.documents for number in picks):
             with pytest.raises(InputError, match="already in the index"):
                 self.index.check_ids("add", list(map(self.id_of, picks)), len(picks))
             return
         vectors, kept = self.arguments(picks)
-        ids = [self.id_of(number) for number in picks] if self.own else None
+        ids = [self.id_of(number) for number in picks] if self.name_of else None
         names = ids or range(self.next, self.next + len(picks))
         after = self.documents | {id: (number, self.version) for id, number in zip(names, picks, strict=True)}
         self.changed(lambda: self.index.add(vectors, ids=ids, **kept), after, line)
@@ -138,7 +137,7 @@ class History(RuleBasedStateMachine):
     @rule(picks=numbers, data=st.data(), line=st.none() | st.integers(1, 700))
     def upsert(self, picks, data, line):
         present = data.draw(st.lists(st.sampled_from(sorted(self.documents)), max_size=3, unique=True))
-        ids = [*present, *dict.fromkeys(self.id_of(number) for number in picks)] if self.own else present
+        ids = [*present, *dict.fromkeys(self.id_of(number) for number in picks)] if self.name_of else present
         ids = [*dict.fromkeys(ids)]
         if not ids:
             return
@@ -212,36 +211,28 @@ class History(RuleBasedStateMachine):
         return float(asked @ there / np.linalg.norm(asked) / np.linalg.norm(there))
 
 
-def check(kind, own, brings, examples, steps, monkeypatch):
+FEW = [("faiss codes, rescored", "integers"), ("faiss lists", "numbered"), ("jax int8", "strings")]
+IDS = {"strings": "d{}".format, "numbered": None, "integers": int}
+MANY = [*itertools.product(KINDS, ("strings", "numbered")), *((kind, "integers") for kind in [*KINDS][::3])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "examples", "steps"),
+    [
+        *((*one, 8, 15) for one in FEW),
+        *(pytest.param(*one, 84, 30, marks=pytest.mark.slow) for one in MANY),
+    ],
+)
+def test_histories_equal_the_lists_of_their_documents(kind, ids, examples, steps, monkeypatch):
     if KINDS[kind][0] != "jax":
         pytest.importorskip("faiss")
     monkeypatch.setattr(state, "_FEW", 5)
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    machine = type("Machine", (History,), {"kind": kind, "own": own, "brings": staticmethod(brings)})
-    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=checks,
-            phases=[Phase.generate],
-        ),
+    how = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+        phases=[Phase.generate],
     )
-
-
-HISTORIES = [*zip(KINDS, ["strings", "numbered", "integers"] * 3, strict=True), ("faiss codes", "strings")]
-LONG = ("faiss binary", "faiss whitened", "jax codes, rescored")  # whose stores are those of others
-
-
-@pytest.mark.parametrize(("kind", "own"), slow_but(HISTORIES, *(one for one in HISTORIES if one[0] not in LONG)))
-def test_a_history_equals_the_list_of_its_documents(kind, own, monkeypatch):
-    check(kind, own != "numbered", "d{}".format if own == "strings" else int, 15, 15, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("own", ["strings", "numbered"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_thousand_histories_equal_the_lists_of_their_documents(kind, own, monkeypatch):
-    check(kind, own == "strings", "d{}".format, 84, 30, monkeypatch)
+    run_state_machine_as_test(type("Machine", (History,), {"kind": kind, "name_of": IDS[ids]}), settings=how)

@@ -55,7 +55,7 @@ def test_mining_equals_all_pairs(top_k, max_pairs):
 
 
 def test_mining_of_sentences(tiny_model):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu:0")
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
     texts = [*SENTENCES[:3], SENTENCES[0], SENTENCES[4]]
     (score, first, second), *rest = paraphrase_mining(encoder, texts, top_k=2, prompt="Why ")
     assert (score, first, second) == (pytest.approx(1, abs=1e-5), 0, 3)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.search import build_index, load_index
+from tests.conftest import slow_but
 
 SOAK = float(os.environ.get("JAXWHITEN_SOAK_SECONDS", "10"))
 D = 16
@@ -23,8 +24,8 @@ def vector(id):
     return EVERYTHING[id % len(EVERYTHING)]
 
 
-@pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
-@pytest.mark.parametrize("seconds", [0.6, pytest.param(SOAK, marks=pytest.mark.slow, id="soak")])
+@pytest.mark.parametrize("backend", slow_but(["faiss-flat", "jax"], "faiss-flat"))
+@pytest.mark.parametrize("seconds", [0.4, pytest.param(SOAK, marks=pytest.mark.slow, id="soak")])
 def test_two_writers_and_six_readers(backend, seconds, tmp_path):
     """An id is a number whose vector every thread knows: a hit must have its cosine, and its text."""
     start = list(range(2000))

@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten.errors import InputError
@@ -76,6 +76,7 @@ def test_what_is_no_filter_is_refused(where, index, monkeypatch):
     assert len(index) == len(chosen(index, None)) == 60
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=30))
 def test_no_text_does_more_than_read(index, where):
     with contextlib.suppress(InputError, ValueError):

@@ -7,7 +7,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import InputError
 from jaxwhiten.search import Document, build_index, load_index, words
 from jaxwhiten.search.words import bm25, fused, words_of
 
@@ -99,10 +98,8 @@ def test_words_are_those_of_fts5_in_any_script(text):
     assert {*words_of(text)} == terms
 
 
-def test_what_has_no_words_is_refused(monkeypatch):
+def test_an_index_may_be_without_words(monkeypatch):
     assert not made(words=False).has_words
-    with pytest.raises(InputError, match="has no words"):
-        made(words=False).hits(VECTORS[:1], 3, texts=["a"])
     monkeypatch.setattr("jaxwhiten.search.index.has_words", lambda _: False)
     index = made()
     assert not index.has_words

@@ -35,6 +35,7 @@ def content(found):
     return [number for (number,) in found.rows("SELECT number FROM numbers ORDER BY number")]
 
 
+@settings(max_examples=40)
 @given(rows=st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=5), data=st.data())
 def test_a_change_that_raises_changes_nothing(rows, data):
     found, expected = numbers(None), []

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -10,6 +10,7 @@ from jaxwhiten.errors import FormatError
 from jaxwhiten.store import SCHEMA, Pages, SQLite, appended, pages
 
 DTYPES = st.sampled_from(["<f4", "<f2", "|u1", "<i8", ">i4", "|b1", "<u4"])
+SOME = settings(max_examples=60)
 WIDTHS = hnp.array_shapes(min_dims=0, max_dims=2, max_side=3)
 
 
@@ -52,6 +53,7 @@ def arrays(draw, most=20):
     return np.split(array, ends)
 
 
+@SOME
 @given(parts=arrays(), data=st.data())
 def test_arrays_appended_in_any_parts_are_read_from_any_row(parts, data):
     expected, found = whole(parts), written(parts)
@@ -62,6 +64,7 @@ def test_arrays_appended_in_any_parts_are_read_from_any_row(parts, data):
     assert found.reading(lambda connection: len(Pages(connection, "x"))) == len(expected)
 
 
+@SOME
 @given(old=arrays(), new=arrays())
 def test_a_written_array_replaces_the_old_one_alone(old, new):
     found = written(old)
@@ -77,6 +80,7 @@ def test_appended_rows_get_the_type_of_the_array():
     assert (rows.dtype, rows[:, 0].tolist()) == (np.float32, [0, 0, 0, 1, 1, 2])
 
 
+@SOME
 @given(data=st.data())
 def test_a_changed_page_is_named(data):
     parts = data.draw(arrays().filter(lambda parts: sum(map(len, parts)) > 0))
@@ -104,18 +108,7 @@ def test_a_changed_page_is_named(data):
         assert read(found, first).tobytes() == whole(parts)[first:].tobytes()
 
 
-@pytest.mark.parametrize("value", ["'?'", "'[1'", "NULL", "5", "x'00'"])
-@pytest.mark.parametrize("column", ["dtype", "shape"])
-def test_a_damaged_layout_is_an_error_of_the_array(column, value):
-    found = written([np.zeros((3, 2), np.float32)])
-    if value == "NULL":
-        found.change(lambda c: c.execute("DELETE FROM arrays"))
-    else:
-        found.change(lambda c: c.execute(f"UPDATE arrays SET {column} = {value}"))
-    with pytest.raises(FormatError, match="x"):
-        read(found)
-
-
+@SOME
 @given(parts=arrays(), spare=st.booleans())
 def test_rows_behind_an_array_do_not_change_those_of_others(parts, spare):
     """Of two arrays that grow from the same rows, each has its own."""

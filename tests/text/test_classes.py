@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.text import BulkTokenizer, tokenization
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES
 
 TEXTS = [
@@ -168,9 +169,10 @@ def ids(tokenizer):
 
 CASES = [(name, "no post-processor") for name in CLASSES]
 CASES += [(name, files) for name in ("BertTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer") for files in FILES]
+FAST = [("BertTokenizer", files) for files in FILES] + [(name, "no post-processor") for name in ("roberta", "mt5")]
 
 
-@pytest.mark.parametrize(("name", "files"), dict.fromkeys(CASES))
+@pytest.mark.parametrize(("name", "files"), slow_but(dict.fromkeys(CASES), *FAST))
 def test_ids_are_those_of_transformers(tmp_path, name, files):
     folder = write(tmp_path / "model", name)
     FILES[files](folder)

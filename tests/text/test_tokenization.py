@@ -20,17 +20,6 @@ def test_a_token_is_the_mask_if_it_is_special(tiny_model, tmp_path):
     assert BulkTokenizer(tiny_model, 16).mask_token_id == mask
 
 
-def test_padding_of_the_file_takes_no_part(tiny_model, tmp_path):
-    shutil.copytree(tiny_model, tmp_path, dirs_exist_ok=True)
-    tokenizer = Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
-    expected = [tokenizer.encode(text).ids for text in SENTENCES]
-    tokenizer.enable_padding(direction="left", length=30)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    tokens = BulkTokenizer(tmp_path, 64)(SENTENCES)
-    np.testing.assert_array_equal(tokens.flat, np.concatenate(expected))
-    np.testing.assert_array_equal(tokens.lengths, list(map(len, expected)))
-
-
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("form", [TextForm(), TextForm("query: "), TextForm(lower_case=True)])
 def test_the_excerpt_of_a_long_text_has_its_tokens(tiny_model, tmp_path, monkeypatch, side, form):

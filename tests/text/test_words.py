@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.text import BulkTokenizer, words
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES
 
 PARTS = [
@@ -37,7 +38,7 @@ def changed(folder, tmp_path, **parts):
     return BulkTokenizer(tmp_path, 20, special_tokens=False)
 
 
-@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("lower", slow_but([True, False], True))
 def test_any_text(tiny_model, tmp_path, lower):
     raw = json.loads((tiny_model / "tokenizer.json").read_text())
     tokenizer = changed(tiny_model, tmp_path, normalizer=raw["normalizer"] | {"lowercase": lower})

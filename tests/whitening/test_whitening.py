@@ -1,9 +1,8 @@
-"""Whitening: the method's formula as a property, hard inputs, one fit for every setting, files, threads."""
+"""Whitening: the method's formula as a property, hard inputs, one fit for every setting, files."""
 
 import copy
 import pickle
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 from tests.conftest import slow_but
 
-SOME = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Small samples are what these tests are made of; the warning has its own tests.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:A whitening .* columns was fitted on:jaxwhiten.whitening.whitening.WhiteningWarning"
@@ -126,15 +125,6 @@ def test_one_fit_serves_every_setting(monkeypatch):
     np.testing.assert_allclose(moved.transform(X), fitted.transform(X) - fitted.transform(X[:1]), atol=1e-7)
     prefix = fitted.transform(X)[:, :2]
     np.testing.assert_allclose(fitted.set_params(n_components=2).transform(X), prefix)
-
-
-def test_threads_get_their_own_answers():
-    X = sample(512, 6, offset=1.0)
-    fitted = Whitening().partial_fit(X)  # decomposed by whichever thread comes first
-    expected = np.split(Whitening().fit(X).transform(X), 8)
-    with ThreadPoolExecutor(8) as pool:
-        for found, wanted in zip(pool.map(fitted.transform, np.split(X, 8) * 5), expected * 5, strict=True):
-            np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
 def test_warns_of_columns_without_information():

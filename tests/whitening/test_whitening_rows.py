@@ -8,6 +8,7 @@ import pytest
 
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning, effective_dimensions, eigen, unseen_variances
+from tests.conftest import slow_but
 
 
 def sample(n, d, spread, seed=0):
@@ -32,7 +33,7 @@ def test_rows_are_counted_against_the_columns_kept():
         Whitening(shrinkage="oas").fit(X)
 
 
-@pytest.mark.parametrize("k", [2, 5, 10, 20])
+@pytest.mark.parametrize("k", slow_but([2, 5, 10, 20], 10))
 def test_without_a_warning_fresh_rows_have_the_variances_fitted(k):
     """Within a third. Where the spectrum is flat, the first columns need more rows."""
     steep = Whitening(n_components=k).fit(sample(400, 60, 100))
