@@ -34,11 +34,12 @@ def served(encoder, **how):
     bound.listen()
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
-    with bound, httpx2.Client(base_url=url, timeout=60) as client:
+    with bound:
         try:
-            assert client.get("/health").status_code == 200
-            yield SimpleNamespace(url=url, client=client, post=poster(client), encoder=encoder, app=app)
-        finally:
+            with httpx2.Client(base_url=url, timeout=60) as client:
+                assert client.get("/health").status_code == 200
+                yield SimpleNamespace(url=url, client=client, post=poster(client), encoder=encoder, app=app)
+        finally:  # without a connection that the server would wait for
             server.should_exit = True
             thread.join()
 

@@ -80,9 +80,9 @@ class Answers:
         return self
 
     def __exit__(self, *_):
+        self.connections.close()  # or the server waits for them
         self.end()
         self.thread.join(20)
-        self.connections.close()
         self.bound.close()
         assert not self.thread.is_alive()
 
@@ -101,6 +101,13 @@ def answers():
         yield server
 
 
+@pytest.fixture(scope="module")
+def lasting():
+    """A server for tests that do not end it."""
+    with Answers() as server:
+        yield server
+
+
 LONG = b"a" * 70_000
 REQUESTS = {  # what a client sends, and the statuses of the answers; the rest is tested by h11
     "two": (2 * GET, [200, 200]),
@@ -114,9 +121,9 @@ REQUESTS = {  # what a client sends, and the statuses of the answers; the rest i
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_each_request_gets_its_answer(answers, kind):
+def test_each_request_gets_its_answer(lasting, kind):
     sent, statuses = REQUESTS[kind]
-    connection = answers.connect()
+    connection = lasting.connect()
     connection.sendall(sent)
     answer, found = b"", []
     with contextlib.suppress(ConnectionResetError):
@@ -124,7 +131,7 @@ def test_each_request_gets_its_answer(answers, kind):
             answer += more
             found = list(map(int, re.findall(rb"HTTP/1.1 (\d+)", answer)))
     assert found == statuses
-    assert b"200" in answers.ask(answers.connect())
+    assert b"200" in lasting.ask(lasting.connect())
 
 
 @pytest.mark.parametrize("kind", ["kept", "begun", "silent", "waiting"])
@@ -151,7 +158,7 @@ def test_what_was_sent_before_the_end_is_answered(answers, monkeypatch, kind):
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"connection: close" in answer.lower()
     with pytest.raises(OSError, match=r"refused|timed out"):
-        socket.create_connection(answers.bound.getsockname(), timeout=2)
+        socket.create_connection(answers.bound.getsockname(), timeout=0.3)
 
 
 SERVER = """
@@ -193,6 +200,7 @@ print(json.dumps(counts))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_burst_of_connections_loses_none_to_sigterm():
     counts = collections.Counter()
