@@ -7,6 +7,7 @@ what is on the disk, which is what `kill -9` would have left there.
 
 import contextlib
 import errno
+import itertools
 import os
 import shutil
 import sys
@@ -24,6 +25,7 @@ from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
 from jaxwhiten.text import copy_tokenizer
 from tests.commands.conftest import contents
+from tests.conftest import slow_but
 from tests.sentences import generated
 from tests.tiny import write_cross_encoder, write_model
 
@@ -230,8 +232,14 @@ def test_a_fault_at_every_write(points, writers, kind, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("native")
-@pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "in two steps"])
-@pytest.mark.parametrize("kind", ["Encoder.save", "CrossEncoder.save"])
+@pytest.mark.parametrize(
+    ("kind", "exchange"),
+    slow_but(
+        itertools.product(["Encoder.save", "CrossEncoder.save"], [True, False]),
+        ("Encoder.save", True),
+        ("CrossEncoder.save", False),
+    ),
+)
 def test_a_kill_at_every_write(points, writers, kind, exchange, tmp_path, monkeypatch):
     """Where two renames replace a folder, whoever reads or writes it next puts it back."""
     if not exchange:

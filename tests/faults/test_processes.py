@@ -117,6 +117,7 @@ print(" ".join(f"{np.abs(x).sum(dtype=np.float64):.3f}" for x in (vectors, white
 """
 
 
+@pytest.mark.slow
 def test_one_core_gives_what_two_give():
     one, two = ([float(word) for word in run(ALONE, cores=cores).split()] for cores in "12")
     assert one == pytest.approx(two, rel=1e-4)

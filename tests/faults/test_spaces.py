@@ -19,7 +19,6 @@ from jaxwhiten.search import build_index, semantic_search
 from jaxwhiten.search.text import view_for
 from jaxwhiten.space import SpaceWarning
 from jaxwhiten.views import fit
-from tests.conftest import slow_but
 from tests.sentences import generated
 from tests.tiny import write_model
 
@@ -166,7 +165,8 @@ def test_moments_of_unknown_origin_are_said_so(encoders, run, tmp_path):
     assert not {"fingerprint", "head", "model"} & set(Moments.load(tmp_path / "both").provenance)
 
 
-@pytest.mark.parametrize("field", slow_but(["weights", "prompt"], "weights"))
+@pytest.mark.slow
+@pytest.mark.parametrize("field", ["weights", "prompt"])
 def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_path):
     there, other = (encoders[name].save(tmp_path / name) for name in ("base", field))
     (tmp_path / "new.txt").write_text("\n".join(NEW))

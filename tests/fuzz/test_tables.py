@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
 from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines
 from jaxwhiten.errors import DataError
+from tests.conftest import slow_but
 from tests.fuzz.common import attempt, damaged, fuzz
 
 # Every character but NUL; a carriage return is quoted by some writers only.
@@ -44,7 +45,9 @@ def by_duckdb(rows, path, delimiter, ends, bom):
     relation.write_csv(str(path), sep=delimiter, header=True)
 
 
-@pytest.mark.parametrize("write", [by_csv, by_csv_in_quotes, by_pandas, by_polars, by_duckdb])
+@pytest.mark.parametrize(
+    "write", slow_but([by_csv, by_csv_in_quotes, by_pandas, by_polars, by_duckdb], by_csv, by_pandas)
+)
 @fuzz(1 / 4)
 @given(rows=TEXTS, delimiter=st.sampled_from(",;\t"), ends=st.sampled_from(["\n", "\r\n"]), bom=st.booleans())
 def test_delimited_text_comes_back(tmp_path, write, rows, delimiter, ends, bom):
@@ -88,7 +91,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("name", slow_but(TYPED, "json.jsonl", "pyarrow.parquet"))
 @fuzz(1 / 4)
 @given(rows=st.lists(st.tuples(TEXT, st.integers(0, 10**6).map(lambda number: number / 64)), min_size=1, max_size=12))
 def test_text_and_numbers_come_back(tmp_path, name, rows):

@@ -85,6 +85,7 @@ def scratch(coded, tmp_path):
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # of schemathesis' own strategies
 def test_generated_requests_get_the_answers_described(scratch):
     """No error of the server, and no status, type or shape that its OpenAPI description lacks."""
