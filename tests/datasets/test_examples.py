@@ -3,17 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import Examples, nli_triplets, text_examples
+from jaxwhiten.datasets import Examples, text_examples
 from jaxwhiten.errors import DataError, InputError
 from jaxwhiten.training import OBJECTIVES, read_rows
-
-
-def test_nli_triplets_need_both_sides():
-    premise, hypothesis = ["p", "p", "p", "q", "q", "r"], ["e1", "c1", "e2", "n1", "e3", "c2"]
-    found = nli_triplets(premise, hypothesis, np.array([0, 2, 0, 1, 0, -1], np.int8))
-    assert list(zip(*found.columns.values(), strict=True)) == [("p", "e1", "c1"), ("p", "e2", "c1")]
-    assert found.label is None
-    assert found.skipped == 1
 
 
 @pytest.mark.parametrize("score", ["nan", "9"])

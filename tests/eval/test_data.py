@@ -285,13 +285,6 @@ def test_a_local_file_of_quora_is_read(subfolder, packed, tmp_path, monkeypatch)
     assert load_search("quora", None).documents == data.documents
 
 
-def test_quora_is_downloaded_once(served):
-    folder, asked = served
-    (folder / "q.tsv").write_bytes(QUORA)
-    assert load_search("quora", None).documents == load_search("quora", None).documents == ["What's it?", "B?"]
-    assert asked == ["/q.tsv"]
-
-
 def test_question_pairs_become_the_search_of_the_paper(tmp_path):
     rows = [
         "0\t1\t2\tHow are you?\tHow do you do?\t1",

@@ -66,20 +66,6 @@ def test_classes_of_nli_give_triplets():
     assert list(zip(*found.columns.values(), strict=True)) == [("p", "yes", "no")]
 
 
-@pytest.mark.parametrize(
-    ("row", "objective", "columns"),
-    [
-        ({"id": 7, "question": "a", "answer": "b", "source": "c", "date": "d"}, "mnr", ["question", "answer"]),
-        ({"id": "q7", "question": "a", "answer": "b"}, "mnr", ["question", "answer"]),
-        ({"url": "u", "query": "a", "positive": "b", "negative_1": "c"}, "mnr", ["query", "positive", "negative_1"]),
-        ({"text": "a", "label": 1}, "simcse", ["text"]),
-    ],
-    ids=str,
-)
-def test_the_columns_of_sentences_are_found_among_others(row, objective, columns):
-    assert list(read_rows([row], OBJECTIVES[objective]).columns) == columns
-
-
 def test_false_negatives_are_left_out():
     found = read_rows([("a", "b", "c"), ("A ", " C", "d"), ("x", "y", "X")], OBJECTIVES["mnr"])
     assert (len(found), found.skipped) == (1, 2)
