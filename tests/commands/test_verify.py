@@ -64,6 +64,7 @@ def test_vectors_that_are_not_those_of_the_folder(run, folder, tmp_path, monkeyp
     assert "not those of sentence-transformers" in found["vectors"]["detail"]
 
 
+@pytest.mark.slow
 def test_codes_that_are_not_those_of_the_vectors(run, folder, monkeypatch):
     real = Encoder.encode
 

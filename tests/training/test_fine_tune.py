@@ -31,6 +31,7 @@ def encoder(shallow_model):
     return Encoder.from_pretrained(shallow_model, pooling="mean", max_length=16)
 
 
+@pytest.mark.slow
 def test_the_encoder_is_trained_and_a_folder_resumes_the_same_call(encoder, tmp_path, capsys):
     before, options = encoder.encode(TEXTS[:4]), TrainingOptions(**FAST, held_out=0.3)
     tuned, again = (jaxwhiten.train(encoder, PAIRS, options=options, folder=tmp_path / "run") for _ in range(2))

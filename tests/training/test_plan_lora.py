@@ -112,6 +112,7 @@ def test_merged_weights_give_the_products_of_the_paper(setup):
     np.testing.assert_array_equal(new.feed_forward.down.kernel[...], old.feed_forward.down.kernel[...])
 
 
+@pytest.mark.slow
 def test_lora_serves_an_objective_with_a_teacher(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     one = setup_for(folder, COLUMNS[:1], teacher=str(folder), teacher_pooling="cls")
