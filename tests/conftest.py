@@ -347,6 +347,12 @@ def cached(monkeypatch):
 
 
 @pytest.fixture
+def fresh_cache(tmp_path, monkeypatch):
+    """A cache of this test's own, of which what is compiled is shared."""
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+
+
+@pytest.fixture
 def no_advice(monkeypatch):
     """Where OpenVINO is not installed, JAX is asked for by name, so that no warning advises to install it."""
     if _WITHOUT_OPENVINO:

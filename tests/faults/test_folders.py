@@ -18,12 +18,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from jaxwhiten import CrossEncoder, Encoder, Whitening, export, io
+from jaxwhiten import CrossEncoder, Encoder, Whitening, export
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
-from jaxwhiten.text import copy_tokenizer
 from tests.commands.conftest import contents
 from tests.conftest import slow_but
 from tests.sentences import generated
@@ -129,18 +128,7 @@ def pairs(folder):
     return CrossEncoder.from_pretrained(folder).predict([(text, "a man") for text in TEXTS])
 
 
-def with_tokenizer(source):
-    """As `train.mlm` leaves a model."""
-
-    def save(folder):
-        with io.whole_folder(folder) as whole:
-            save_model(load_model(source)[0], whole)
-            copy_tokenizer(source, whole)
-
-    return save
-
-
-SLOW = ("Encoder.save", "with a code", "static", "sentence-transformers", "onnx", "train.sbert", "train.mlm")
+SLOW = ("Encoder.save", "with a code", "static", "sentence-transformers", "onnx", "train.sbert")
 KINDS = ("save_model", "CrossEncoder.save", "faiss", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW))
 
 
@@ -181,7 +169,6 @@ def writers(models, kind):
             ),
             encode,
         ),
-        "train.mlm": (with_tokenizer(model), with_tokenizer(other), bare),
     }[kind]
 
 

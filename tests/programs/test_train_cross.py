@@ -7,7 +7,6 @@ import pytest
 
 from configs.settings import Cross
 from jaxwhiten import CrossEncoder
-from tests.conftest import own_cache
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES
 from train import cross
@@ -16,8 +15,7 @@ PAIRS = [(a, b) for a in SENTENCES[:3] for b in SENTENCES[5:8]]
 
 
 @pytest.fixture
-def config(shallow_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def config(shallow_model, tmp_path, fresh_cache):
     config = Cross()
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")

@@ -11,7 +11,6 @@ from configs import adapter, distil, matryoshka, nli, nli_mnr, nli_small, simcse
 from configs.settings import SBERT
 from jaxwhiten import Encoder, losses
 from jaxwhiten.training.objectives import objective_loss
-from tests.conftest import own_cache
 from tests.programs.runs import write_table
 from tests.tiny import SENTENCES
 from train import sbert
@@ -19,8 +18,7 @@ from train.objectives import find_objective
 
 
 @pytest.fixture
-def config(shallow_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def config(shallow_model, tmp_path, fresh_cache):
     config = SBERT()
     config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
@@ -28,11 +26,6 @@ def config(shallow_model, tmp_path, monkeypatch):
     config.max_length, config.batch_size, config.buckets, config.steps = 16, 8, 1, 6
     config.dev, config.test, config.progress = "", (), False
     return config
-
-
-def vectors_of_sentence_transformers(folder):
-    library = pytest.importorskip("sentence_transformers")
-    return library.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
 
 
 def test_the_folder_a_run_leaves(config, tmp_path, capsys):
@@ -45,7 +38,9 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     assert '"learning_rate": 2e-05' in card
     assert "model written from step 6" in capsys.readouterr().out
     found = Encoder.from_pretrained(out / "model", pooling="auto", max_length=16).encode(SENTENCES)
-    np.testing.assert_allclose(vectors_of_sentence_transformers(out / "model"), found, atol=1e-5)
+    library = pytest.importorskip("sentence_transformers")
+    theirs = library.SentenceTransformer(str(out / "model"), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(theirs, found, atol=1e-5)
 
 
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, distil, adapter)

@@ -13,17 +13,12 @@ from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.head import Dense, Normalize
 from jaxwhiten.training import HeldOut, Objective, hold_out
 from jaxwhiten.training.held_out import Evaluations
-from tests.conftest import own_cache
 from tests.sentences import generated
 
+pytestmark = pytest.mark.usefixtures("fresh_cache")
 TEXTS = generated(120)
 PAIRS = list(zip(TEXTS[:60], TEXTS[60:], strict=True))
 FAST = {"batch_size": 8, "steps": 6, "learning_rate": 1e-3, "progress": False, "buckets": 1}
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -113,6 +113,16 @@ def test_invalid_rows_may_be_skipped():
         Examples({"a": ["a", "b"], "b": ["c", "d"]}, np.array([0.0, 1e39]))
 
 
+@pytest.mark.parametrize("score", ["nan", "9"])
+def test_scores_out_of_their_range_are_named_or_counted(tmp_path, score):
+    path = tmp_path / "rows.tsv"
+    path.write_text(f"a\tb\tscore\nx y\tz\t5\nu\tv\t2.5\nx\tz\t{score}\nlast\tone\t1\n")
+    with pytest.raises(DataError, match=f"line 4: 'score' is '{score}', expected a number"):
+        read_rows(path, OBJECTIVES["cosent"], score_range=(0, 5))
+    found = read_rows(path, OBJECTIVES["cosent"], score_range=(0, 5), skip_bad_rows=True)
+    assert (found.label.tolist(), found.skipped) == ([1, 0.5, pytest.approx(0.2)], 1)
+
+
 # --- mined negatives -------------------------------------------------------------------------------------------------
 
 

@@ -15,10 +15,11 @@ from jaxwhiten.models import load_model, save_model
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_loss, split_encoder, tokenize_columns
-from tests.conftest import own_cache, slow_but
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import setup_for
 
+pytestmark = pytest.mark.usefixtures("fresh_cache")
 WORDS = " ".join(SENTENCES).split()
 # The kind of labels that an objective takes, the columns, and sentence-transformers' loss.
 CASES = {
@@ -29,11 +30,6 @@ CASES = {
     "simcse": (None, 1, lambda losses, model: losses.MultipleNegativesRankingLoss(model)),
     "cosent": ("score", 2, lambda losses, model: losses.CoSENTLoss(model)),
 }
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
