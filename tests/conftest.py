@@ -199,7 +199,6 @@ _LONGEST = (
     "programs/test_eval_sts.py",
     "faults/test_kill.py",
     "notebooks/test_notebooks.py",
-    "serving/test_clients.py",
     "programs/test_train_mlm.py",
     "export/test_databases.py",
     "test_examples.py",

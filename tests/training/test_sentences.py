@@ -15,7 +15,6 @@ from jaxwhiten.models import load_model, save_model
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_loss, split_encoder, tokenize_columns
-from tests.conftest import slow_but
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import setup_for
 
@@ -60,7 +59,8 @@ def value(setup, name, seed=0):
 PARITY = [*((name, "mean") for name in CASES), ("softmax", "cls"), ("mnr", "max")]
 
 
-@pytest.mark.parametrize(("name", "pooling"), slow_but(PARITY, ("mnr", "mean")))
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "pooling"), PARITY)
 def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_model, tmp_path, name, pooling):
     torch = pytest.importorskip("torch")
     library = pytest.importorskip("sentence_transformers")
