@@ -28,8 +28,7 @@ KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "2"))
 TEXTS = generated(400)
 # A round of each operation, of which a process does one after another. The first one compiles.
 WORK = {
-    "encode": "run('encode texts.txt -o out.npy --block 32')",
-    "index": "run('index texts.txt -o docs.db --bytes 4')",
+    "index": "assert cli.main(line.split()) == 0",
     "store": "EmbeddingStore(f'store-{number}').encode(encoder, texts)",
 }
 PROGRAM = """
@@ -41,9 +40,7 @@ model, work, rounds = sys.argv[1:]
 texts = open("texts.txt").read().splitlines()
 encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
 encoder.view.core.engine.layout.token_budget, store._SECONDS = 256, 0  # each batch is written
-def run(line):
-    how = f" --overwrite --quiet --model {model} --pooling mean --max-length 32"
-    assert cli.main((line + how).split()) == 0
+line = f"index texts.txt -o docs.db --bytes 4 --overwrite --quiet --model {model} --pooling mean --max-length 32"
 for number in range(int(rounds)):
     exec(work)
     if number == 0:
@@ -81,7 +78,6 @@ def stored(folder, encoder):
 
 
 READ = {
-    "encode": lambda folder, _: np.load(folder / "out.npy"),
     "index": lambda folder, encoder: np.concatenate(load_index(folder / "docs.db").search(encoder.encode(TEXTS), 5)),
     "store": stored,
 }

@@ -53,7 +53,7 @@ def test_a_row_alone_is_refused_where_rows_are_compared(encoder, objective, size
 
 
 @pytest.mark.slow
-def test_an_encoder_is_trained_through_its_head_without_its_whitening_and_code(shallow_model, capsys):
+def test_an_encoder_is_trained_through_its_head_without_its_whitening_and_code(shallow_model, tmp_path, capsys):
     rng = np.random.default_rng(0)
     dense = Dense(rng.normal(size=(24, 32)).astype(np.float32) / 5, np.zeros(24, np.float32), None, "Tanh")
     start = Encoder.from_pretrained(shallow_model, pooling="cls", max_length=16, prompts={"query": "water "})
@@ -62,7 +62,10 @@ def test_an_encoder_is_trained_through_its_head_without_its_whitening_and_code(s
     sample = rng.normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
     whitening = Whitening(gamma=0.5, n_components=20, shrinkage="oas").fit(sample)
     coded = floats.with_whitening(whitening).with_code(SpectrumCode(bytes=4).fit(whitening))
-    tuned = jaxwhiten.train(coded, PAIRS, options=TrainingOptions(**FAST, held_out=0.0))
+    loaded = Encoder.from_pretrained(coded.save(tmp_path / "base"))
+    found, expected = (np.asarray(some.with_view(some.view.uncoded).encode(TEXTS)) for some in (loaded, coded))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    tuned = jaxwhiten.train(loaded, PAIRS, options=TrainingOptions(**FAST, held_out=0.0))
     head = tuned.view.head
     assert (head.whitening, head.code, tuned.prompts, tuned.max_length) == (None, None, start.prompts, 16)
     assert np.abs(head.steps[1].weight - dense.weight).max() > 1e-3
