@@ -49,13 +49,13 @@ id,text,label                                   -     -       -      2
 id,body                                         -     -       -      2
 """
 TABLE = [tuple(line.split()) for line in HEADERS.splitlines()[2:]]
-FAST = (
+FAST = [
     "anchor,negative,positive",
     "Document,Query",
     "question,answer,score",
     "hypothesis,premise,label",
     "id,text,label",
-)
+]
 REFUSED = r"there are |has no sentences\. Use|two columns and no score: add"
 
 

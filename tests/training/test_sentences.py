@@ -15,6 +15,7 @@ from jaxwhiten.models import load_model, save_model
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_loss, split_encoder, tokenize_columns
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import setup_for
 
@@ -98,22 +99,17 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
     assert compared > 20
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        (Cls(), Dense(np.eye(8, 32, dtype=np.float32), None, None, "Tanh"), Normalize()),
-        (AfterPrompt(Mean(), np.int32(0)), Normalize()),
-        *(
-            pytest.param((AfterPrompt(pooling(), np.int32(0)), Normalize()), marks=pytest.mark.slow)
-            for pooling in (Cls, Max, LastToken)
-        ),
-    ],
-    ids=["dense", "mean", "cls", "max", "lasttoken"],
-)
-def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(still_model, steps):
+HEADS = {
+    "dense": (Cls(), Dense(np.eye(8, 32, dtype=np.float32), None, None, "Tanh"), Normalize()),
+    **{kind.__name__: (AfterPrompt(kind(), np.int32(0)), Normalize()) for kind in (Cls, Mean, Max, LastToken)},
+}
+
+
+@pytest.mark.parametrize("head", slow_but(HEADS, "dense", "Mean"))
+def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(still_model, head):
     model, _, folder = load_model(still_model)
     prompts, columns = {"query": "man: ", "document": "the sea: "}, [SENTENCES[:6], SENTENCES[3:9]]
-    encoder = Encoder.from_module(model, folder, head=Head.of(steps), prompts=prompts, max_length=24)
+    encoder = Encoder.from_module(model, folder, head=Head.of(HEADS[head]), prompts=prompts, max_length=24)
     chosen = OBJECTIVES["mnr"].prompts(encoder, 2)
     assert chosen == list(prompts.values())
     assert OBJECTIVES["cosine"].prompts(encoder, 2) == [None, None]
