@@ -195,11 +195,8 @@ def pytest_configure(config):
 _LONGEST = (
     "test_documents.py",
     "programs/test_distributed.py",
-    "programs/test_train_sbert.py",
-    "programs/test_eval_sts.py",
     "faults/test_kill.py",
     "notebooks/test_notebooks.py",
-    "programs/test_train_mlm.py",
     "export/test_databases.py",
     "test_examples.py",
     "runners/test_ray.py",

@@ -13,16 +13,12 @@ from tests.sentences import generated
 FAST = ["--max-length", 16, "--batch-size", 8, "--learning-rate", "1e-3"]
 
 
-def write(path, columns):
-    lines = ["\t".join(columns), *map("\t".join, zip(*columns.values(), strict=True))]
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 @pytest.fixture
 def pairs(tmp_path):
     texts = generated(120)
-    return write(tmp_path / "pairs.tsv", {"question": texts[:60], "answer": texts[60:]})
+    rows = map("\t".join, zip(texts[:60], texts[60:], strict=True))
+    (tmp_path / "pairs.tsv").write_text("\n".join(["question\tanswer", *rows]) + "\n")
+    return tmp_path / "pairs.tsv"
 
 
 def test_help_lists_the_objectives(run):

@@ -185,7 +185,7 @@ def slow(tiny, monkeypatch, request):
     encoder = tiny.with_view(tiny.view.uncoded).with_pooling("mean")
     control = Slow(monkeypatch)
     control.go.set()
-    control.seconds = 0.3
+    control.seconds = 0.5
     how = {"queue": getattr(request, "param", 8), "seconds": control.seconds}
     with served(encoder, name="slow", **how) as server, ThreadPoolExecutor(16) as pool:
         control.ask = lambda *texts: pool.submit(server.post, "/v1/embeddings", model="slow", input=list(texts))
