@@ -50,7 +50,7 @@ help: ## Show this list
 demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
 	@$(BIN)/python -m eval.demo
 
-test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests of the package, but for those that take more than about 3 seconds each
+test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests of the package, but for those that take more than about 1 second each
 	@$(TESTS) -m "not slow" $(addprefix --ignore=,$(LABORATORY)) $(PYTEST_ARGS)
 
 test-all: $(ALL_STAMP) $(WEIGHTS_STAMP) ## Every test, with every extra, as CI runs them

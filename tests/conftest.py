@@ -195,12 +195,8 @@ def pytest_configure(config):
 _LONGEST = (
     "test_documents.py",
     "programs/test_distributed.py",
-    "programs/test_train_sbert.py",
-    "programs/test_eval_sts.py",
     "faults/test_kill.py",
     "notebooks/test_notebooks.py",
-    "serving/test_clients.py",
-    "programs/test_train_mlm.py",
     "export/test_databases.py",
     "test_examples.py",
     "runners/test_ray.py",
@@ -344,6 +340,12 @@ def minilm() -> Path:
 def cached(monkeypatch):
     """What is compiled is kept, also where a run switches that off."""
     monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
+
+
+@pytest.fixture
+def fresh_cache(tmp_path, monkeypatch):
+    """A cache of this test's own, of which what is compiled is shared."""
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture

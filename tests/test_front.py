@@ -1,4 +1,4 @@
-"""What a stranger meets first: the names at the top of the package, and what help says of them."""
+"""Names at the top of the package, and of devices."""
 
 import jax
 import pytest
@@ -7,13 +7,9 @@ import jaxwhiten
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 
-NAMES = ["Encoder", "Whitening", "Moments", "build_index", "load_index", "load_sts", "evaluate"]
-NAMES += ["semantic_search", "paraphrase_mining", "push_to_hub", "ScoredPairs", "normalize", "POOLINGS"]
-
 
 def test_names_at_the_top():
-    assert set(NAMES) <= set(jaxwhiten.__all__) <= set(dir(jaxwhiten))
-    assert all(getattr(jaxwhiten, name) is not None for name in jaxwhiten.__all__)
+    assert set(jaxwhiten.__all__) <= set(dir(jaxwhiten))
     with pytest.raises(AttributeError, match="no attribute 'encoder_'"):
         jaxwhiten.encoder_  # noqa: B018
 

@@ -42,11 +42,3 @@ def same(theirs, ours):
 @pytest.mark.parametrize(("theirs", "ours"), LINES, ids=[ours for _, ours in LINES])
 def test_both_sides_give_the_same(names, theirs, ours):
     assert same(eval(theirs, names), eval(ours, names))
-
-
-def test_there_is_a_line_for_what_users_reach_for():
-    mentioned = " ".join(ours for _, ours in LINES)
-    for word in ("encode_query", "encode_document", "normalize_embeddings", "truncate_dim", "prompt_name", "prompt="):
-        assert word in mentioned
-    for word in ("similarity(", "semantic_search", "paraphrase_mining", "device=", "evaluate"):
-        assert word in mentioned

@@ -13,7 +13,7 @@ def test_lines_in_a_file(capsys, monkeypatch):
     assert capsys.readouterr().err == ""  # nothing before 5 seconds
     monkeypatch.setattr(terminal, "SECONDS", 0.05)
     with Progress(total=10, desc="encode", unit="text"):
-        time.sleep(0.5)  # the first step compiles
+        time.sleep(0.2)  # the first step compiles
     assert capsys.readouterr().err == "encode: 0 of 10 texts\n"
     monkeypatch.setattr(terminal, "SECONDS", 1e6)
     monkeypatch.setattr(bars, "_LINES", {**bars._LINES, "mininterval": 0, "delay": 0})
@@ -38,15 +38,15 @@ def test_lines_in_a_file(capsys, monkeypatch):
 def test_a_silence_is_broken(capsys, monkeypatch):
     monkeypatch.setattr(terminal, "SECONDS", 0.05)
     with terminal.watched():
-        time.sleep(0.2)  # nothing has begun
+        time.sleep(0.1)  # nothing has begun
         assert capsys.readouterr().err == ""
         terminal.begin("checking pooling")
-        time.sleep(0.5)
+        time.sleep(0.25)
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) > 1
         assert set(lines) <= {"checking pooling: 0 s", "checking pooling: 1 s"}
         with terminal.quiet():
-            time.sleep(0.3)
+            time.sleep(0.15)
         assert len(capsys.readouterr().err.splitlines()) <= 1
-    time.sleep(0.2)
+    time.sleep(0.1)
     assert capsys.readouterr().err == ""

@@ -1,7 +1,6 @@
 """Threads share what is fitted or loaded; processes get it by pickle, or an error says what to pass instead."""
 
 import copy
-import multiprocessing
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -75,15 +74,3 @@ def test_a_copy_computes_the_same(things, name, copied):
 def test_what_cannot_be_copied_says_what_to_pass(things, name, copied):
     with pytest.raises(InputError, match="cannot be pickled or deep-copied: "):
         copied(things[name][0])
-
-
-def _used(own):
-    return own.transform(X[:5]) if isinstance(own, Whitening) else own.decode(own.encode(X[:5]))
-
-
-@pytest.mark.slow
-def test_a_spawned_process_computes_the_same(things):
-    fitted = [things["Whitening"][0], things["spectrum"][0], things["int8"][0]]
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for own, found in zip(fitted, pool.map(_used, fitted), strict=True):
-            np.testing.assert_allclose(found, _used(own), atol=1e-6)

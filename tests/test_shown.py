@@ -79,6 +79,7 @@ def test_tables_in_notebooks(encoder, index, result):
     assert "&lt;b&gt;" in index._repr_html_()
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_a_frame_and_a_plot(encoder, result):
     frame = result.to_pandas()
     assert frame["name"].tolist() == [row.name for row in result.rows]

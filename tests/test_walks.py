@@ -85,6 +85,7 @@ def walked(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("journey", WALKS)
 def test_a_journey_stays_within_its_budget(walked, journey):
     found = walked[journey]

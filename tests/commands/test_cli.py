@@ -11,7 +11,7 @@ import pytest
 
 from jaxwhiten import CrossEncoder
 from jaxwhiten.commands import cli
-from tests.conftest import ROOT
+from tests.conftest import ROOT, slow_but
 from tests.sentences import TEXTS
 
 
@@ -25,7 +25,9 @@ def index(tiny_model, tmp_path_factory):
     return folder / "index"
 
 
-@pytest.mark.parametrize("line", ["", "index --help", "train -h", "help fit", "idnex", "fit x --gama 1"])
+@pytest.mark.parametrize(
+    "line", slow_but(["", "index --help", "train -h", "help fit", "idnex", "fit x --gama 1"], "index --help", "idnex")
+)
 def test_help_and_mistakes_import_nothing_heavy(line):
     program = f"import sys; from jaxwhiten.commands import cli; cli.main({line.split()}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
@@ -88,6 +90,7 @@ def test_queries_from_stdin_are_answered_one_after_another(index, capsys, monkey
     assert lines[2] == f"> {TEXTS[4]}"
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_is_no_error(index):
     command = f"{sys.executable} -m jaxwhiten.commands.cli search {shlex.quote(str(index))} a b c d e f g | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)

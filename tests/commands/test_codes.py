@@ -13,6 +13,7 @@ from jaxwhiten.codes.files import open_vectors
 from jaxwhiten.commands import cli, encode
 from jaxwhiten.encoding import store
 from jaxwhiten.search import build_index, load_index
+from tests.conftest import slow_but
 from tests.sentences import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
@@ -112,7 +113,7 @@ def texts(tmp_path):
     return found
 
 
-@pytest.mark.parametrize("told", ["--tuned", ""])
+@pytest.mark.parametrize("told", slow_but(["--tuned", ""], ""))
 def test_shards_and_texts_are_whitened_alike(run, tiny_model, texts, tmp_path, told):
     """Shards record whether their encoder is fine-tuned."""
     pytest.importorskip("pyarrow")

@@ -9,6 +9,7 @@ from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError
 from jaxwhiten.scoring import read
 from jaxwhiten.training import OBJECTIVES, read_rows
+from tests.conftest import slow_but
 
 # The columns, by their numbers, that doors read as sentences in this order, and as the label; - is refused.
 HEADERS = """
@@ -47,7 +48,14 @@ query,document,passage                          -     -       -      -
 id,text,label                                   -     -       -      2
 id,body                                         -     -       -      2
 """
-TABLE = [line.split() for line in HEADERS.splitlines()[2:]]
+TABLE = [tuple(line.split()) for line in HEADERS.splitlines()[2:]]
+FAST = [
+    "anchor,negative,positive",
+    "Document,Query",
+    "question,answer,score",
+    "hypothesis,premise,label",
+    "id,text,label",
+]
 REFUSED = r"there are |has no sentences\. Use|two columns and no score: add"
 
 
@@ -72,7 +80,11 @@ def named(said, header):
     return found if taken[2] is None else f"{found}={header.index(taken[2]) + 1}"
 
 
-@pytest.mark.parametrize(("header", "mnr", "cosent", "score", "fit"), TABLE, ids=[line[0] for line in TABLE])
+@pytest.mark.parametrize(
+    ("header", "mnr", "cosent", "score", "fit"),
+    slow_but(TABLE, *(line for line in TABLE if line[0] in FAST)),
+    ids=[line[0] for line in TABLE],
+)
 def test_every_door_reads_a_table_alike(run, tmp_path, capsys, header, mnr, cosent, score, fit):
     names, path, out = header.split(","), tmp_path / "t.csv", tmp_path / "out"
     with open(path, "w", newline="") as file:

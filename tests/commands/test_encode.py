@@ -56,6 +56,7 @@ def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch, par
     np.testing.assert_allclose(np.load(tmp_path / "e.npy"), vectors, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_advice")
 def test_without_a_notice_or_a_warning(home):
     """As a user types it, in a process of its own."""

@@ -112,13 +112,16 @@ WRONG = {
     # Outputs of the wrong kind.
     "fit {texts.txt} -o {new}.npy": ".safetensors .npy",
     "distill -o {new}.bin": ".bin /",
-    "index {texts.txt} -o {foreign}": "folder file",
 }
 
 
+@pytest.fixture(scope="module")
+def before(home):
+    return contents(home)
+
+
 @pytest.mark.parametrize(("line", "words"), [*USAGE.items(), *WRONG.items()], ids=[*USAGE, *WRONG])
-def test_a_mistake_is_one_line_and_changes_nothing(run, home, line, words):
-    before = contents(home)
+def test_a_mistake_is_one_line_and_changes_nothing(run, home, before, line, words):
     done = run(*words_of(line.replace("@", MODEL), home))
     errors = [text for text in done.err.splitlines() if not text.startswith(("note: ", "warning: "))]
     assert (done.code, done.out, len(errors)) == (2, "", 1), done.err

@@ -14,6 +14,7 @@ from jaxwhiten.commands import export
 from jaxwhiten.commands.arguments import EncoderOptions, one_line
 from jaxwhiten.commands.texts import stdin_lines
 from jaxwhiten.export import databases
+from tests.conftest import slow_but
 
 ASCII = "from jaxwhiten.commands import cli; cli.main = lambda: print('\u0663 \U0001f600', 'é'); cli.program()"
 PLACES = (
@@ -26,7 +27,7 @@ PLACES = (
 )
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", slow_but(PLACES, PLACES[1]))
 def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
     """Neither ours nor that of a client that repeats parts of the address."""
     assert "ter2" not in one_line(f"error: {place}: refused")

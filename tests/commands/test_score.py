@@ -46,6 +46,7 @@ def test_raw_and_whitened(run, tiny_model, table, pairs):
     assert report["verdict"]
 
 
+@pytest.mark.slow
 def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):
     encoder, encoded = Encoder.from_pretrained(tiny_model, pooling="mean"), []
     whitening = Whitening(n_components=16).fit(encoder.encode([f"{i} plans" for i in range(300)]))

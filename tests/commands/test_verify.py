@@ -37,6 +37,7 @@ def test_a_healthy_machine(run):
     assert "8 of cpu" in checks(done)["devices"]["detail"]
 
 
+@pytest.mark.slow
 def test_what_is_whole_passes(run, folder, tiny_model, tmp_path):
     pytest.importorskip("sentence_transformers")
     Encoder.from_pretrained(tiny_model, pooling="mean").index(TEXTS).save(tmp_path / "index")
@@ -49,6 +50,7 @@ def test_what_is_whole_passes(run, folder, tiny_model, tmp_path):
     assert f"{len(verify._TEXTS) + 2} texts" in found[f"{folder}: vectors"]["detail"]
 
 
+@pytest.mark.slow
 def test_vectors_that_are_not_those_of_the_folder(run, folder, tmp_path, monkeypatch):
     """The whole folder decides, not what jaxwhiten reads of it."""
     pytest.importorskip("sentence_transformers")
@@ -62,6 +64,7 @@ def test_vectors_that_are_not_those_of_the_folder(run, folder, tmp_path, monkeyp
     assert "not those of sentence-transformers" in found["vectors"]["detail"]
 
 
+@pytest.mark.slow
 def test_codes_that_are_not_those_of_the_vectors(run, folder, monkeypatch):
     real = Encoder.encode
 

@@ -93,3 +93,19 @@ def test_few_sentences_on_one_side_are_an_error_that_says_what_to_do(few):
 def test_rows_are_drawn_as_groups_unless_one_holds_nearly_all():
     assert independent([["a", "A", "b", "c"], list("defg")]).tolist() == [0, 0, 1, 2]
     assert independent([["a"] * 4, list("defg")]).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (Examples({"one": ["a"], "two": ["b"]}), "Cannot hold out 1 of 1 rows.*Hold out none"),
+        (Examples({"one": ["a", "b"]}), "at least two sentences"),
+        (
+            Examples({"one": ["a", "A"], "two": ["b", "c"]}, np.ones(2, np.float32)),
+            "shared sentences .2 have 'a'",
+        ),
+    ],
+)
+def test_what_cannot_be_held_out(examples, message):
+    with pytest.raises(InputError, match=message):
+        examples.hold_out(0.5)

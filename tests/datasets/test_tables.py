@@ -42,14 +42,6 @@ def test_text_formats(tmp_path, name):
     assert read_header(path) == list(read_table(path)) == ["id", "question1", "question2"]
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t"])
-def test_the_header_of_a_csv_file_shows_its_delimiter(tmp_path, mark):
-    path = write(tmp_path / "rows.csv", f'text{mark}"no, more; here"{mark}id\n"a, b; c\td"{mark}e{mark}1\n')
-    table = read_table(path)
-    assert list(table) == ["text", "no, more; here", "id"]
-    assert table["text"] == ["a, b; c\td"]
-
-
 def test_parquet_and_arrow(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"

@@ -6,8 +6,6 @@ import gzip
 import http.server
 import io
 import json
-import subprocess
-import sys
 import tarfile
 import threading
 
@@ -104,7 +102,7 @@ def served(tmp_path, monkeypatch):
         thread.start()
         monkeypatch.delenv("JAXWHITEN_DATA_DIR", raising=False)
         monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
-        for name, file in (("SENTEVAL", "senteval.tar"), ("ALLNLI", "AllNLI.tsv.gz"), ("QUORA", "q.tsv")):
+        for name, file in (("SENTEVAL", "senteval.tar"), ("ALLNLI", "AllNLI.tsv.gz")):
             monkeypatch.setenv(f"JAXWHITEN_{name}_URL", f"http://127.0.0.1:{server.server_address[1]}/{file}")
         yield folder, asked
         server.shutdown()
@@ -176,21 +174,6 @@ def test_every_task_is_downloaded_once_and_equals_the_folder(served, tiny_files,
             assert (a.sentence1, a.sentence2, a.subset) == (b.sentence1, b.sentence2, b.subset)
             assert a.score.tolist() == b.score.tolist()
     assert asked == ["/senteval.tar"]
-
-
-def test_tensorflow_is_not_imported(real_data):
-    """In a fresh interpreter; and tensorflow-datasets only once it is needed."""
-    pytest.importorskip("tensorflow_datasets")
-    code = f"""
-import sys
-from eval.data import load_sts
-load_sts("STS-B", {str(real_data)!r})
-assert not {{"tensorflow_datasets", "requests"}} & set(sys.modules)
-from eval.data import builders
-assert "tensorflow" not in sys.modules
-"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 # --- archives from strangers ------------------------------------------------------------------------------------------
@@ -283,13 +266,6 @@ def test_a_local_file_of_quora_is_read(subfolder, packed, tmp_path, monkeypatch)
     assert (data.name, data.documents, data.counts["malformed_rows"]) == ("quora", ["What's it?", "B?"], 1)
     monkeypatch.setenv("JAXWHITEN_DATA_DIR", str(tmp_path))
     assert load_search("quora", None).documents == data.documents
-
-
-def test_quora_is_downloaded_once(served):
-    folder, asked = served
-    (folder / "q.tsv").write_bytes(QUORA)
-    assert load_search("quora", None).documents == load_search("quora", None).documents == ["What's it?", "B?"]
-    assert asked == ["/q.tsv"]
 
 
 def test_question_pairs_become_the_search_of_the_paper(tmp_path):

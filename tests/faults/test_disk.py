@@ -18,6 +18,7 @@ from jaxwhiten.errors import OutputError
 from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import load_index
 from tests.commands.conftest import contents
+from tests.conftest import slow_but
 from tests.faults.conftest import earlier
 from tests.sentences import generated
 
@@ -71,7 +72,7 @@ def one_line(done, code):
     return errors[0]
 
 
-@pytest.mark.parametrize("what", [*OUTPUTS, *BACKENDS])
+@pytest.mark.parametrize("what", slow_but([*OUTPUTS, *BACKENDS], "encode.npy", "fit", "index", "index.add"))
 def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vectors):
     index = what.startswith("index")
     output = disk / ("docs.db" if index else "folder" if what == "export" else what)
@@ -94,7 +95,7 @@ def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vector
         assert load_index(output).size == 20
 
 
-@pytest.mark.parametrize("what", ["encode.npy", "fit", "index", "export"])
+@pytest.mark.parametrize("what", slow_but(["encode.npy", "fit", "index", "export"], "index"))
 def test_a_read_only_disk(run, what, disk, corpus, tiny_model, whitening_file, vectors):
     output = disk / what
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)

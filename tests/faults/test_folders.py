@@ -7,6 +7,7 @@ what is on the disk, which is what `kill -9` would have left there.
 
 import contextlib
 import errno
+import itertools
 import os
 import shutil
 import sys
@@ -17,13 +18,13 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from jaxwhiten import CrossEncoder, Encoder, Whitening, export, io
+from jaxwhiten import CrossEncoder, Encoder, Whitening, export
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
-from jaxwhiten.text import copy_tokenizer
 from tests.commands.conftest import contents
+from tests.conftest import slow_but
 from tests.sentences import generated
 from tests.tiny import write_cross_encoder, write_model
 
@@ -127,18 +128,7 @@ def pairs(folder):
     return CrossEncoder.from_pretrained(folder).predict([(text, "a man") for text in TEXTS])
 
 
-def with_tokenizer(source):
-    """As `train.mlm` leaves a model."""
-
-    def save(folder):
-        with io.whole_folder(folder) as whole:
-            save_model(load_model(source)[0], whole)
-            copy_tokenizer(source, whole)
-
-    return save
-
-
-SLOW = ("Encoder.save", "with a code", "static", "sentence-transformers", "onnx", "train.sbert", "train.mlm")
+SLOW = ("Encoder.save", "with a code", "static", "sentence-transformers", "onnx", "train.sbert")
 KINDS = ("save_model", "CrossEncoder.save", "faiss", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW))
 
 
@@ -179,7 +169,6 @@ def writers(models, kind):
             ),
             encode,
         ),
-        "train.mlm": (with_tokenizer(model), with_tokenizer(other), bare),
     }[kind]
 
 
@@ -230,8 +219,14 @@ def test_a_fault_at_every_write(points, writers, kind, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("native")
-@pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "in two steps"])
-@pytest.mark.parametrize("kind", ["Encoder.save", "CrossEncoder.save"])
+@pytest.mark.parametrize(
+    ("kind", "exchange"),
+    slow_but(
+        itertools.product(["Encoder.save", "CrossEncoder.save"], [True, False]),
+        ("Encoder.save", True),
+        ("CrossEncoder.save", False),
+    ),
+)
 def test_a_kill_at_every_write(points, writers, kind, exchange, tmp_path, monkeypatch):
     """Where two renames replace a folder, whoever reads or writes it next puts it back."""
     if not exchange:

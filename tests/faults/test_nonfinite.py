@@ -18,7 +18,7 @@ from jaxwhiten.models import save_model
 from jaxwhiten.models.graph import Graph
 from jaxwhiten.runners import Parts, embed_files
 from jaxwhiten.search import build_index, load_index
-from tests.conftest import own_cache, slow_but
+from tests.conftest import slow_but
 from tests.sentences import generated
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 
@@ -75,8 +75,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("which", slow_but(ENCODERS, "openvino", "openvino, code"))
-def test_an_encoder_names_the_first_text_whose_vector_is_not_finite(encoder, which, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def test_an_encoder_names_the_first_text_whose_vector_is_not_finite(encoder, which, fresh_cache):
     model, good = ENCODERS[which](encoder), [text for text in TEXTS if WORD not in text]
     assert len(model.encode(good)) == len(good)
     for door in DOORS if which == "float32" else ("encode", "encode_stream"):

@@ -19,7 +19,6 @@ from jaxwhiten.search import build_index, semantic_search
 from jaxwhiten.search.text import view_for
 from jaxwhiten.space import SpaceWarning
 from jaxwhiten.views import fit
-from tests.conftest import slow_but
 from tests.sentences import generated
 from tests.tiny import write_model
 
@@ -154,39 +153,6 @@ def test_queries_need_the_prompt_of_queries_and_documents_do_not(encoders, door,
     with pytest.raises(MismatchError, match="expected prompts="):
         QUERIES[door](encoders["base"], other, tmp_path)
     index_of(encoders["base"]).add(other.encode_document(NEW), documents=NEW)
-
-
-def test_moments_of_unknown_origin_are_said_so(encoders, run, tmp_path):
-    known, unknown = moments_of(encoders["base"]), Moments().update(np.asarray(encoders["weights"].encode(TEXTS)))
-    known.save(tmp_path / "known")
-    unknown.save(tmp_path / "unknown")
-    with warnings.catch_warnings(action="default"):
-        done = run("fit", tmp_path / "known", tmp_path / "unknown", "--moments", tmp_path / "both")
-    assert (done.code, f"no encoder is recorded for {tmp_path / 'unknown'}" in done.err) == (0, True), done.err
-    assert not {"fingerprint", "head", "model"} & set(Moments.load(tmp_path / "both").provenance)
-
-
-@pytest.mark.parametrize("field", slow_but(["weights", "prompt"], "weights"))
-def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_path):
-    there, other = (encoders[name].save(tmp_path / name) for name in ("base", field))
-    (tmp_path / "new.txt").write_text("\n".join(NEW))
-    (tmp_path / "docs.txt").write_text("\n".join(TEXTS))
-    names = {"a": there, "b": other, "t": tmp_path}
-    w, docs, idx = (tmp_path / name for name in ("w.safetensors", "docs.txt", "docs.db"))
-    assert run("fit", docs, "--model", there, "-o", w, "-k", 8, "--moments", tmp_path / "a.m").code == 0
-    assert run("fit", docs, "--model", other, "--moments", tmp_path / "b.m").code == 0
-    assert run("index", docs, "--model", there, "-o", idx).code == 0
-    assert run("embed", docs, "--model", there, "-o", tmp_path / "parts").code == 0
-    for words in (
-        "add {t}/docs.db {t}/new.txt --model {b}",
-        "export --model {b} --whitening {t}/w.safetensors -o {t}/exported",
-        "search {t}/docs.db water --model {b}",
-        "fit {t}/a.m {t}/b.m --moments {t}/c.m",
-        "embed {t}/docs.txt --model {b} -o {t}/parts",
-    ):
-        done = run(*(word.format(**names) for word in words.split()))
-        assert (done.code, "error: The vectors are not in the space of" in done.err) == (2, True), (words, done.err)
-        assert "Encode with" in done.err
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from jaxwhiten.encoding import encoder as face
 from jaxwhiten.errors import InputError
 from jaxwhiten.text import as_texts
 from jaxwhiten.views import view
-from tests.conftest import own_cache
 from tests.tiny import SENTENCES
 
 TEXTS = [f"{text} {number}" for number, text in enumerate(SENTENCES * 2)]
@@ -25,8 +24,7 @@ VECTORS = np.random.default_rng(0).standard_normal((N, 32), dtype=np.float32)
 
 
 @pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def _cache(monkeypatch, fresh_cache):
     monkeypatch.setattr(distillation, "ENOUGH", 3)
 
 

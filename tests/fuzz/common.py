@@ -1,7 +1,7 @@
 """What the fuzz tests share: how many cases, how bytes and JSON are damaged, and the property they all check.
 
 `JAXWHITEN_FUZZ_EXAMPLES` is the number of cases a test; with it the cases are new on every run, without it they are
-always the same few hundred. SECURITY.md records the long runs.
+always the same hundred. SECURITY.md records the long runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from jaxwhiten.errors import JaxwhitenError
 
 _VARIABLE = "JAXWHITEN_FUZZ_EXAMPLES"
-EXAMPLES = int(os.environ.get(_VARIABLE, "200"))
+EXAMPLES = int(os.environ.get(_VARIABLE, "100"))
 SECONDS = 20  # for one case; they take milliseconds
 
 

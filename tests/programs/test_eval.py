@@ -8,7 +8,6 @@ from configs.settings import BEIR, Codes, Hybrid
 from eval import beir, codes, hybrid
 from eval.runs import Run
 from jaxwhiten import Encoder, evaluate
-from tests.conftest import own_cache
 from tests.programs.runs import write_questions
 from tests.sentences import generated
 
@@ -16,9 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*(specifies no pooling|was fitt
 
 
 @pytest.fixture
-def finished(tiny_model, tmp_path, monkeypatch):
+def finished(tiny_model, tmp_path, fresh_cache):
     """Runs a program with changed settings, and loads what it wrote."""
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
     def run(program, config, **changes):
         config.update({"model": str(tiny_model), "bootstrap": 50, "out": str(tmp_path / "out")} | changes)

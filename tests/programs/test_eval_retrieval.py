@@ -9,12 +9,10 @@ from eval.data import read_quora
 from eval.runs import Run
 from jaxwhiten import Encoder
 from jaxwhiten.metrics import recalls, reciprocal_ranks
-from tests.conftest import own_cache
 from tests.programs.runs import write_questions
 
 
-def test_scores_are_those_of_plain_numpy(tiny_model, cross_encoder, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def test_scores_are_those_of_plain_numpy(tiny_model, cross_encoder, tmp_path, fresh_cache):
     file = write_questions(tmp_path / "pairs.tsv", 400)
     config = quora.get_config()
     config.update({"model": str(tiny_model), "dataset": str(file), "out": str(tmp_path / "out"), "poolings": "cls"})

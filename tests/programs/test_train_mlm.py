@@ -9,15 +9,13 @@ import pytest
 from configs.settings import MLM
 from jaxwhiten import Encoder
 from jaxwhiten.text import BulkTokenizer
-from tests.conftest import own_cache
 from tests.sentences import generated
 from tests.tiny import SENTENCES
 from train import mlm
 from train.masked import load_masked_lm
 
 
-def test_the_folder_a_run_leaves(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def test_the_folder_a_run_leaves(tmp_path, capsys, fresh_cache):
     out = tmp_path / "run"
     config = MLM()
     (tmp_path / "text.txt").write_text("\n".join(generated(600)))

@@ -22,23 +22,27 @@ def installed():
 
 
 @contextlib.contextmanager
-def served(encoder, **how):
-    """A running server: its URL, a client, and what it was made of."""
+def served(encoder, warm=False, **how):
+    """A running server: its URL, a client, and what it was made of; what it has not compiled waits for requests."""
     from jaxwhiten import serving  # or the test is skipped
-
-    app = serving.application(encoder, **how)
-    bound, url = serving.bind(port=0)
+    from jaxwhiten.serving.batching import Batcher
     from jaxwhiten.serving.server import Server
 
+    with pytest.MonkeyPatch.context() as patch:
+        if not warm:
+            patch.setattr(Batcher, "warm_up", lambda *_: None)
+        app = serving.application(encoder, **how)
+    bound, url = serving.bind(port=0)
     server = Server(app)
     bound.listen()
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
-    with bound, httpx2.Client(base_url=url, timeout=60) as client:
+    with bound:
         try:
-            assert client.get("/health").status_code == 200
-            yield SimpleNamespace(url=url, client=client, post=poster(client), encoder=encoder, app=app)
-        finally:
+            with httpx2.Client(base_url=url, timeout=60) as client:
+                assert client.get("/health").status_code == 200
+                yield SimpleNamespace(url=url, client=client, post=poster(client), encoder=encoder, app=app)
+        finally:  # without a connection that the server would wait for
             server.should_exit = True
             thread.join()
 
@@ -61,7 +65,7 @@ def tiny():
 def plain():
     """A server of floats, without prompts."""
     encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", max_length=64)
-    with served(encoder) as server:
+    with served(encoder, warm=True) as server:
         yield server
 
 
@@ -74,6 +78,6 @@ def coded(tiny, tmp_path_factory):
         tiny.shrink(TEXTS, k=48, bytes=16).save(model)
     encoder = Encoder.from_pretrained(model)
     encoder.index(TEXTS, backend="jax").save(file)
-    with served(encoder, index=file, writable=True) as server:
+    with served(encoder, warm=True, index=file, writable=True) as server:
         server.file = file
         yield server

@@ -54,17 +54,6 @@ def test_openai(plain, coded):
     client.close()
 
 
-def test_langchain(coded):
-    langchain = pytest.importorskip("langchain_openai")
-    how = {"base_url": f"{coded.url}/v1", "api_key": "none", "max_retries": 0}
-    documents = langchain.OpenAIEmbeddings(model="small", check_embedding_ctx_length=False, **how)
-    expected = normalize(coded.encoder.encode_document(TEXTS[:3]).decode())
-    np.testing.assert_allclose(documents.embed_documents(TEXTS[:3]), expected, atol=1e-5)
-    queries = langchain.OpenAIEmbeddings(model="small:query", check_embedding_ctx_length=False, **how)
-    expected = coded.encoder.with_view(coded.encoder.view.uncoded).encode_query(TEXTS[0])
-    np.testing.assert_allclose(queries.embed_query(TEXTS[0]), expected, atol=1e-5)
-
-
 def test_the_client_of_text_embeddings_inference(plain, monkeypatch):
     from huggingface_hub import InferenceClient, close_session, constants
 
@@ -85,6 +74,7 @@ def scratch(coded, tmp_path):
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # of schemathesis' own strategies
 def test_generated_requests_get_the_answers_described(scratch):
     """No error of the server, and no status, type or shape that its OpenAPI description lacks."""

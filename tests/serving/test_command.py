@@ -39,6 +39,7 @@ def started():
         process.communicate()
 
 
+@pytest.mark.slow
 def test_sigterm_loses_no_request(started):
     process, url = started("jaxwhiten-tiny")
     encoder = Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean")

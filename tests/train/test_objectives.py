@@ -13,7 +13,6 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models import load_model
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.training import make_plan, objective_loss
-from tests.conftest import own_cache
 from tests.test_losses import B, D, cosines, draw
 from tests.tiny import SENTENCES
 from tests.training.setups import changed, setup_for
@@ -122,8 +121,7 @@ def test_losses_of_pairs_are_cross_entropies():
     assert loss(logits, [1, 2]) == pytest.approx(-log_softmax(logits, axis=1)[[0, 1], [1, 2]].mean())
 
 
-def test_margins_of_the_teacher_are_the_labels(shallow_model, cross_encoder, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def test_margins_of_the_teacher_are_the_labels(shallow_model, cross_encoder, fresh_cache):
     columns = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:6]]
     setup = setup_for(shallow_model, columns, 16, settings={"teacher": str(cross_encoder)})
     teacher = CrossEncoder.from_pretrained(cross_encoder)

@@ -8,7 +8,6 @@ import pytest
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.training.objectives import make_plan, student_map
-from tests.conftest import own_cache
 from tests.sentences import generated
 from tests.tiny import write_model
 from tests.training.setups import changed, setup_for
@@ -22,9 +21,8 @@ def teacher(tmp_path_factory):
 
 
 @pytest.fixture
-def setup(tmp_path_factory, teacher, monkeypatch, tmp_path):
+def setup(tmp_path_factory, teacher, tmp_path, fresh_cache):
     """A student narrower than its teacher."""
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
     sizes = {"num_layers": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "dropout": 0.0}
     folder = write_model(tmp_path / "student", attention_dropout=0.0, **sizes)
     return setup_for(folder, [TEXTS], teacher=str(teacher), teacher_pooling="mean")

@@ -7,22 +7,18 @@ import pytest
 from scipy.stats import spearmanr
 
 import jaxwhiten
-from jaxwhiten import Encoder, TrainingOptions
+from jaxwhiten import Encoder, SpectrumCode, TrainingOptions, Whitening
 from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.head import Dense, Normalize
 from jaxwhiten.training import HeldOut, Objective, hold_out
 from jaxwhiten.training.held_out import Evaluations
-from tests.conftest import own_cache
 from tests.sentences import generated
 
+pytestmark = pytest.mark.usefixtures("fresh_cache")
 TEXTS = generated(120)
 PAIRS = list(zip(TEXTS[:60], TEXTS[60:], strict=True))
 FAST = {"batch_size": 8, "steps": 6, "learning_rate": 1e-3, "progress": False, "buckets": 1}
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -30,6 +26,7 @@ def encoder(shallow_model):
     return Encoder.from_pretrained(shallow_model, pooling="mean", max_length=16)
 
 
+@pytest.mark.slow
 def test_the_encoder_is_trained_and_a_folder_resumes_the_same_call(encoder, tmp_path, capsys):
     before, options = encoder.encode(TEXTS[:4]), TrainingOptions(**FAST, held_out=0.3)
     tuned, again = (jaxwhiten.train(encoder, PAIRS, options=options, folder=tmp_path / "run") for _ in range(2))
@@ -53,6 +50,26 @@ def test_a_row_alone_is_refused_where_rows_are_compared(encoder, objective, size
     least = 2 * sizes.get("accumulate", 1)
     with pytest.raises(InputError, match=f"a row alone trains nothing: set batch_size={least} or more"):
         jaxwhiten.train(encoder, rows, objective, options)
+
+
+@pytest.mark.slow
+def test_an_encoder_is_trained_through_its_head_without_its_whitening_and_code(shallow_model, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    dense = Dense(rng.normal(size=(24, 32)).astype(np.float32) / 5, np.zeros(24, np.float32), None, "Tanh")
+    start = Encoder.from_pretrained(shallow_model, pooling="cls", max_length=16, prompts={"query": "water "})
+    floats = start.with_view(start.view.then(dense).then(Normalize()))
+    vectors = floats.encode(TEXTS)
+    sample = rng.normal(vectors.mean(0), vectors.std(0), (400, 24)).astype(np.float32)
+    whitening = Whitening(gamma=0.5, n_components=20, shrinkage="oas").fit(sample)
+    coded = floats.with_whitening(whitening).with_code(SpectrumCode(bytes=4).fit(whitening))
+    loaded = Encoder.from_pretrained(coded.save(tmp_path / "base"))
+    found, expected = (np.asarray(some.with_view(some.view.uncoded).encode(TEXTS)) for some in (loaded, coded))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    tuned = jaxwhiten.train(loaded, PAIRS, options=TrainingOptions(**FAST, held_out=0.0))
+    head = tuned.view.head
+    assert (head.whitening, head.code, tuned.prompts, tuned.max_length) == (None, None, start.prompts, 16)
+    assert np.abs(head.steps[1].weight - dense.weight).max() > 1e-3
+    assert "-k 20 --bytes 4 --gamma 0.5 -o " in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -84,10 +84,8 @@ def test_another_training_in_the_folder(tmp_path):
     assert os.listdir(tmp_path) == [".lock"]
 
 
-@pytest.mark.parametrize(
-    ("number", "end"),
-    [(signal.SIGTERM, SystemExit), pytest.param(signal.SIGINT, KeyboardInterrupt, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "end"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
 def test_stopped_and_resumed_is_bit_equal(tmp_path, capsys, number, end):
     """Lines that a killed run wrote after its checkpoint are dropped."""
     whole, parts = run(tmp_path / "whole"), tmp_path / "parts"

@@ -12,7 +12,6 @@ from jaxwhiten.options import TrainingOptions
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_batches
 from jaxwhiten.training.step import create_state, data_mesh, make_step, place_batch
-from tests.conftest import own_cache
 from tests.tiny import FAMILIES, SENTENCES, write_model
 from tests.training.setups import changed, setup_for
 from train import adapters
@@ -28,8 +27,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def test_a_decoder_learns_whole_and_by_lora(tmp_path, fresh_cache):
     qwen3 = {"model_type": "qwen3", "norm": "rms", "output_norms": False, "embedding_scale": 1.0, "query_scalar": 0.0}
     changes = FAMILIES["gemma3_text"] | qwen3 | {"num_layers": 2, "local_layers": (), "hidden_act": "silu"}
     folder = write_model(tmp_path / "base", **changes)
@@ -41,8 +39,7 @@ def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def setup(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+def setup(folder, fresh_cache):
     return setup_for(folder, COLUMNS)
 
 
@@ -112,8 +109,8 @@ def test_merged_weights_give_the_products_of_the_paper(setup):
     np.testing.assert_array_equal(new.feed_forward.down.kernel[...], old.feed_forward.down.kernel[...])
 
 
-def test_lora_serves_an_objective_with_a_teacher(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
+@pytest.mark.slow
+def test_lora_serves_an_objective_with_a_teacher(folder, fresh_cache):
     one = setup_for(folder, COLUMNS[:1], teacher=str(folder), teacher_pooling="cls")
     plan = adapted(one, "distil_mse")
     _, found = trained(one, plan)

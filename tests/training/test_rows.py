@@ -66,20 +66,6 @@ def test_classes_of_nli_give_triplets():
     assert list(zip(*found.columns.values(), strict=True)) == [("p", "yes", "no")]
 
 
-@pytest.mark.parametrize(
-    ("row", "objective", "columns"),
-    [
-        ({"id": 7, "question": "a", "answer": "b", "source": "c", "date": "d"}, "mnr", ["question", "answer"]),
-        ({"id": "q7", "question": "a", "answer": "b"}, "mnr", ["question", "answer"]),
-        ({"url": "u", "query": "a", "positive": "b", "negative_1": "c"}, "mnr", ["query", "positive", "negative_1"]),
-        ({"text": "a", "label": 1}, "simcse", ["text"]),
-    ],
-    ids=str,
-)
-def test_the_columns_of_sentences_are_found_among_others(row, objective, columns):
-    assert list(read_rows([row], OBJECTIVES[objective]).columns) == columns
-
-
 def test_false_negatives_are_left_out():
     found = read_rows([("a", "b", "c"), ("A ", " C", "d"), ("x", "y", "X")], OBJECTIVES["mnr"])
     assert (len(found), found.skipped) == (1, 2)
@@ -125,6 +111,16 @@ def test_invalid_rows_may_be_skipped():
     assert (found.label.tolist(), found.skipped) == ([0, 1], 1)
     with pytest.raises(InputError, match=r"Row 1: .*float32"):
         Examples({"a": ["a", "b"], "b": ["c", "d"]}, np.array([0.0, 1e39]))
+
+
+@pytest.mark.parametrize("score", ["nan", "9"])
+def test_scores_out_of_their_range_are_named_or_counted(tmp_path, score):
+    path = tmp_path / "rows.tsv"
+    path.write_text(f"a\tb\tscore\nx y\tz\t5\nu\tv\t2.5\nx\tz\t{score}\nlast\tone\t1\n")
+    with pytest.raises(DataError, match=f"line 4: 'score' is '{score}', expected a number"):
+        read_rows(path, OBJECTIVES["cosent"], score_range=(0, 5))
+    found = read_rows(path, OBJECTIVES["cosent"], score_range=(0, 5), skip_bad_rows=True)
+    assert (found.label.tolist(), found.skipped) == ([1, 0.5, pytest.approx(0.2)], 1)
 
 
 # --- mined negatives -------------------------------------------------------------------------------------------------

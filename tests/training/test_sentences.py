@@ -15,10 +15,11 @@ from jaxwhiten.models import load_model, save_model
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.objectives import OBJECTIVES, make_plan
 from jaxwhiten.training.sentences import sentence_loss, split_encoder, tokenize_columns
-from tests.conftest import own_cache
+from tests.conftest import slow_but
 from tests.tiny import SENTENCES, write_model
 from tests.training.setups import setup_for
 
+pytestmark = pytest.mark.usefixtures("fresh_cache")
 WORDS = " ".join(SENTENCES).split()
 # The kind of labels that an objective takes, the columns, and sentence-transformers' loss.
 CASES = {
@@ -29,11 +30,6 @@ CASES = {
     "simcse": (None, 1, lambda losses, model: losses.MultipleNegativesRankingLoss(model)),
     "cosent": ("score", 2, lambda losses, model: losses.CoSENTLoss(model)),
 }
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", own_cache(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +60,7 @@ def value(setup, name, seed=0):
 PARITY = [*((name, "mean") for name in CASES), ("softmax", "cls"), ("mnr", "max")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "pooling"), PARITY)
 def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_model, tmp_path, name, pooling):
     torch = pytest.importorskip("torch")
@@ -102,18 +99,17 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
     assert compared > 20
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        (Cls(), Dense(np.eye(8, 32, dtype=np.float32), None, None, "Tanh"), Normalize()),
-        *((AfterPrompt(pooling(), np.int32(0)), Normalize()) for pooling in (Cls, Mean, Max, LastToken)),
-    ],
-    ids=["dense", "cls", "mean", "max", "lasttoken"],
-)
-def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(still_model, steps):
+HEADS = {
+    "dense": (Cls(), Dense(np.eye(8, 32, dtype=np.float32), None, None, "Tanh"), Normalize()),
+    **{kind.__name__: (AfterPrompt(kind(), np.int32(0)), Normalize()) for kind in (Cls, Mean, Max, LastToken)},
+}
+
+
+@pytest.mark.parametrize("head", slow_but(HEADS, "dense", "Mean"))
+def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(still_model, head):
     model, _, folder = load_model(still_model)
     prompts, columns = {"query": "man: ", "document": "the sea: "}, [SENTENCES[:6], SENTENCES[3:9]]
-    encoder = Encoder.from_module(model, folder, head=Head.of(steps), prompts=prompts, max_length=24)
+    encoder = Encoder.from_module(model, folder, head=Head.of(HEADS[head]), prompts=prompts, max_length=24)
     chosen = OBJECTIVES["mnr"].prompts(encoder, 2)
     assert chosen == list(prompts.values())
     assert OBJECTIVES["cosine"].prompts(encoder, 2) == [None, None]
@@ -152,6 +148,7 @@ def test_mistakes_are_named(tiny_model, columns, words):
         tokenize_columns(columns, BulkTokenizer(tiny_model, 16))
 
 
+@pytest.mark.slow
 def test_bfloat16_keeps_float32_parameters(shallow_model):
     setup = setup_of(shallow_model, "mnr")
     half = dataclasses.replace(setup, model=load_model(shallow_model, dtype="bfloat16")[0])
@@ -159,6 +156,7 @@ def test_bfloat16_keeps_float32_parameters(shallow_model):
     assert value(half, "mnr") == pytest.approx(value(setup, "mnr"), abs=0.1)
 
 
+@pytest.mark.slow
 def test_simcse_passes_differ_by_dropout(shallow_model, still_model):
     noisy, still = (setup_of(folder, "simcse") for folder in (shallow_model, still_model))
     assert value(noisy, "simcse") != pytest.approx(value(noisy, "simcse", seed=1), abs=1e-3)
