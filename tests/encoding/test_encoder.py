@@ -149,7 +149,7 @@ def test_nothing_is_computed_twice_or_for_nothing(encoder):
 
     def flops(names, tokens=None):
         ids, lengths = jnp.ones((16, 1, 32), jnp.int32), jnp.full((16, 1), 32)
-        arguments = (graph, weights, ids, lengths, tuple(Head.named(name).steps for name in names), tokens, mesh)
+        arguments = (graph, weights, ids, lengths, tuple(Head.named(name).steps for name in names), tokens, mesh, None)
         cost = forward.lower(*arguments).compile().cost_analysis()
         return (cost[0] if isinstance(cost, list) else cost)["flops"]
 
