@@ -20,6 +20,19 @@ def whitening():
     return Whitening(n_components=12, beta=0.9, gamma=0.8).fit(x.astype(np.float32))
 
 
+def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_path, whitening):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="last2avg", max_length=24)
+    first = Encoder.from_pretrained(export_sentence_transformer(tmp_path / "first", encoder.with_whitening(whitening)))
+    second = Whitening(n_components=5).fit(np.random.default_rng(1).normal(size=(300, 12)).astype(np.float32))
+    out = export_sentence_transformer(tmp_path / "out", first.with_whitening(second))
+    vectors = normalize(whitening.transform(encoder.encode(SENTENCES)))
+    wanted = normalize(second.transform(vectors))
+    np.testing.assert_allclose(Encoder.from_pretrained(out).encode(SENTENCES), wanted, atol=1e-5)
+    peer = pytest.importorskip("sentence_transformers")
+    theirs = peer.SentenceTransformer(str(out), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(theirs, wanted, atol=1e-5)
+
+
 def test_faiss_whitens_and_searches(tmp_path, whitening):
     faiss = pytest.importorskip("faiss")
     save_faiss(tmp_path / "out", whitening)

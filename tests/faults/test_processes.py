@@ -103,3 +103,21 @@ def test_no_door_hangs_in_a_forked_process():
     assert len(doors) == 9
     assert [line for line in doors if not line.endswith(": spawn")] == []
     assert single == "one query: 0"
+
+
+ALONE = """
+import numpy as np
+import jaxwhiten
+texts = [f"A man and {number} dogs." for number in range(150)]
+encoder = jaxwhiten.Encoder.from_pretrained("jaxwhiten-tiny", pooling="mean", engine="jax")
+vectors = np.asarray(encoder.encode(texts))
+whitened = jaxwhiten.Whitening(8).fit(vectors).transform(vectors)
+scores = [jaxwhiten.build_index(vectors, "jax", **how).search(vectors, 3)[0] for how in ({}, {"bytes": 8})]
+print(" ".join(f"{np.abs(x).sum(dtype=np.float64):.3f}" for x in (vectors, whitened, *scores)))
+"""
+
+
+@pytest.mark.slow
+def test_one_core_gives_what_two_give():
+    one, two = ([float(word) for word in run(ALONE, cores=cores).split()] for cores in "12")
+    assert one == pytest.approx(two, rel=1e-4)

@@ -55,6 +55,15 @@ def tensors(inputs, outputs, seed=0):
     return {name: rng.normal(size=shape).astype(np.float32) * 0.4 for name, shape in shapes.items()}
 
 
+@pytest.mark.slow
+def test_bfloat16_keeps_the_head_in_float32(write):
+    folder = write(MEAN, ("Dense", dense(32, 6), tensors(32, 6)), ("Normalize", None))
+    exact = Encoder.from_pretrained(folder, pooling="auto", engine="jax").encode(SENTENCES)
+    rough = Encoder.from_pretrained(folder, pooling="auto", engine="jax", dtype="bfloat16").encode(SENTENCES)
+    assert rough.dtype == np.float32
+    assert (exact * rough).sum(1).min() > 0.999
+
+
 def test_a_folder_without_modules_json(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     with pytest.raises(ModelError, match=r"no modules\.json"):

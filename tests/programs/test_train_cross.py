@@ -35,3 +35,15 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     library = pytest.importorskip("sentence_transformers")
     peer = library.CrossEncoder(str(out / "model"), device="cpu")
     np.testing.assert_allclose(peer.predict(PAIRS), model.predict(PAIRS), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.encoding.PoolingWarning")
+def test_positives_get_negatives_and_texts_of_the_test_are_left_out(config, tmp_path):
+    first = (tmp_path / "rows.tsv").read_text().splitlines()[1].split("\t")[0]
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    (tmp_path / "test.tsv").write_text(f"{head}0\tq\td\t{first.upper()}!\tsomething else\t1\n")
+    config.labels, config.data.exclude = "positives", str(tmp_path / "test.tsv")
+    config.negatives, config.miner = 2, config.model
+    examples = cross.load_examples(config, {})
+    assert first not in examples.columns["first"]
+    assert examples.label.tolist() == [1.0] * 95 + [0.0] * 190
