@@ -11,6 +11,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
 from jaxwhiten.head import read_head
 from jaxwhiten.models import load_config
+from tests.tiny import SENTENCES
 
 TANH = "torch.nn.modules.activation.Tanh"
 MEAN = ("Pooling", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True})
