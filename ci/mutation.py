@@ -86,11 +86,9 @@ def main() -> None:
 def run_with_coverage(file: Path) -> None:
     """Runs the tests of `make test` with the context of each line."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.parent.chmod(0o777)  # tests of permissions give up root's, and what they executed is recorded meanwhile,
     arguments = ["--cov=jaxwhiten", "--cov-context=test", "--cov-report=", "-q", "-p", "no:cacheprovider"]
     command = ["make", "test", f"PYTEST_ARGS=-n auto --dist loadfile {' '.join(arguments)}"]
-    environment = os.environ | {"COVERAGE_FILE": str(file)}
-    subprocess.run(command, cwd=ROOT, check=True, env=environment, umask=0)  # in files that all may write
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | {"COVERAGE_FILE": str(file)})
 
 
 class Tests:
