@@ -149,7 +149,7 @@ def add(
     ids, texts, metadata, skipped, _ = read_documents(input, table, id, keep, opened.columns.get("numbers"))
     ids = as_stored(ids, opened)
     opened.check_ids("add" if ids is None else "upsert", ids, len(texts))
-    vectors = encode(opened.view.uncoded.documents, texts, cache=not no_cache)
+    vectors = encode(opened.view.float_documents, texts, cache=not no_cache)
     replaced = 0
     if ids is None:
         opened.add(vectors, documents=texts, metadata=metadata)
@@ -212,10 +212,10 @@ def _of_texts(documents: InputDocuments, encoder: EncoderOptions, settings: Json
         unique_ids(documents.ids, len(texts))
     settings = {"ids": documents.ids, "metadata": documents.metadata, **settings}
     if "like" in settings:
-        vectors = encode(settings["like"].view.uncoded.documents, texts, cache=cache)
+        vectors = encode(settings["like"].view.float_documents, texts, cache=cache)
         return build_index(vectors, documents=texts, **settings)
     model = encoder.load()
-    floats = model.view.uncoded.documents
+    floats = model.view.float_documents
     check_sizes(floats.dimension, bytes=settings["bytes"])
     return index_of(model.view, texts, functools.partial(encode, floats, texts, cache=cache), **settings)
 

@@ -314,7 +314,7 @@ class Index(Header, Searches):
                 raise InputError("`documents`: texts were passed in place of vectors: omit it.")
             documents = as_texts([vectors] if isinstance(vectors, str) else vectors, "document")
             self.check_ids(change, ids, len(documents))  # before they are encoded
-            vectors = self.view.uncoded.documents(documents)
+            vectors = self.view.float_documents(documents)
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         self.check_kept(documents=documents, metadata=metadata)

@@ -55,7 +55,7 @@ def view_for(index: Index, view: View, role: str = "query") -> View:
 
     The pooling is the index's, and a code is not applied, because the index codes documents itself.
     """
-    view = view.uncoded.in_role(role)
+    view = view.in_role(role, coded=False)
     view = view.with_pooling((index.space and index.space.pooling) or view.head.name)
     index.check_fits(view.space, role)
     return view
@@ -73,7 +73,7 @@ def index_of(
     **settings: Any,
 ) -> Index:
     """The index of texts, or of their `vectors` without the view's code, for `Encoder.index`."""
-    documents = view.uncoded.documents
+    documents = view.float_documents
     if view.code is not None and not (codes or bytes or whitening):
         codes = view.code.in_space(documents.space)
     if tuned is None and (bytes or codes == SpectrumCode.name) and whitening is None:

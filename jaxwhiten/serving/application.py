@@ -59,7 +59,7 @@ class Service:
             advice = "omit `dimensions`" if code else "use a folder of `jaxwhiten fit --bytes`"
             raise Refused(400, f"To get codes, {advice}.", "output_dtype")
         coded = kind == "code" or (kind == "float" and role == "document")
-        view = (self.encoder.view if coded else self.encoder.view.uncoded).in_role(role)
+        view = self.encoder.view.in_role(role, coded=coded)
         rows, tokens, cut = await self.batcher.encode(view, asked.input)
         rows = np.asarray(rows) if kind == "code" else self.leading(rows, asked.dimensions)
         decode: Any = {"code": "/v1/code"} if kind == "code" else {"dimensions": rows.shape[1]}
@@ -175,7 +175,7 @@ def application(
     registry = CollectorRegistry()
     batcher = Batcher(queue, registry)
     service = Service(encoder, name or Path(encoder.name).name, batcher, registry)
-    views = dict.fromkeys([encoder.documents, encoder.view.uncoded.documents])
+    views = dict.fromkeys([encoder.documents, encoder.view.float_documents])
     posts: dict[str, Callable[..., Any]] = {
         "/v1/embeddings": service.embeddings,
         "/embed": service.embed,

@@ -221,12 +221,13 @@ class View:
             return self
         return self._with(prompt=text)
 
-    def in_role(self, role: str | None) -> View:
+    def in_role(self, role: str | None, *, coded: bool = True) -> View:
         """With the model's prompt of a `"query"` or a `"document"`; itself if neither has one, or for no role.
 
-        It is the same view each time, so that its texts share batches of a server.
+        A code is left out unless `coded`. It is the same view each time, so that its texts share batches of a server.
         """
-        return self if role is None else self._of_roles[role]
+        view = self if coded else self.uncoded
+        return view if role is None else view._of_roles[role]
 
     @functools.cached_property
     def _of_roles(self) -> dict[str, View]:
@@ -321,9 +322,14 @@ class View:
         return self.in_role("document")
 
     @property
+    def float_documents(self) -> View:
+        """Of documents before they are coded: with their prompt, and without a code."""
+        return self.in_role("document", coded=False)
+
+    @property
     def queries(self) -> View:
         """Of queries for the documents: with their prompt, and without a code."""
-        return self.uncoded.in_role("query")
+        return self.in_role("query", coded=False)
 
     @functools.cached_property
     def unfitted(self) -> View:
