@@ -162,15 +162,13 @@ class SpectrumCode(Code):
             variances = _variances(state.axes, groups)
             if not len(variances):
                 raise InputError(f"Cannot fit a code: {alike(n)}")
-            few = ""
+            fitted = f"A code of {counted(self.bytes, 'bytes')} was fitted on"
             if groups > (varying := len(_variances(state.axes, 0))):
-                few = f"vectors that vary along only {counted(varying, 'axes')}. Use more texts, or at most"
-                few = f"{few} {counted(max(1, varying // 2), 'bytes')}"
+                advice = f"Use more texts, or at most {counted(max(1, varying // 2), 'bytes')}."
+                warn(f"{fitted} vectors that vary along only {counted(varying, 'axes')}. {advice}", WhiteningWarning)
             elif 2 * groups < d and n < d:
-                few = f"{n:,} vectors of {d:,} dimensions. It gets better with more: use about {d:,} texts, or"
-                few = f"{few} {-(-d // 4):,} bytes"
-            if few:
-                warn(f"A code of {counted(self.bytes, 'bytes')} was fitted on {few}.", WhiteningWarning)
+                advice = f"It gets better with more: use about {d:,} texts, or {-(-d // 4):,} bytes."
+                warn(f"{fitted} {n:,} vectors of {d:,} dimensions. {advice}", WhiteningWarning)
             made = _design(tuple((variances / variances.sum()).tolist()), groups, _BITS, self._seed)
             state.designs[groups] = made, _plan(state.axes, made, _spread(state.axes, len(made.group)))
         return state.designs[groups]

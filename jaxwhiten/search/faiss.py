@@ -2,7 +2,7 @@
 
 A scan of codes ranks by rounded distances: it gives more candidates than results, whose cosines are computed from the
 codes. Codes of half bytes are scanned fast: distances are looked up in registers and rounded to a byte. Of many codes
-only the leading bytes are scanned, which have most of the variance, for four times as many candidates.
+only the leading bytes are scanned, which have most of the variance, for more candidates.
 
 References:
   André, Kermarrec, Le Scouarnec 2017, "Accelerated nearest neighbor search with Quick ADC".
@@ -83,11 +83,12 @@ class FaissCodes(CodedStore):
         self, options: BackendOptions, coding: Coding, arrays: Arrays, before: FaissCodes | None = None
     ) -> None:
         super().__init__(options, coding, arrays)
+        self._scanned = self._leading()
+        parts: list[Any] = []
+        if before is not None and before._scanned.nbytes == self._scanned.nbytes:
+            parts = [*before._parts]
         # New rows are a part with those of the parts before that are not longer than twice as many. So parts become
         # shorter from one to the next, and are few.
-        self._scanned = self._leading()
-        same = before is not None and before._scanned.nbytes == self._scanned.nbytes
-        parts: list[Any] = [*before._parts] if before is not None and same else []
         start = sum(part.ntotal for part in parts)
         new = self.size - start
         while parts and parts[-1].ntotal <= 2 * new:
@@ -95,18 +96,19 @@ class FaissCodes(CodedStore):
         shares = range(start, self.size, self._rows_of_part(self.size - start))
         slices = [slice(first, min(self.size, first + shares.step)) for first in shares]
         self._parts: list[Any] = [*parts, *hardware.on_threads(self._part, slices)]
-        self._scanned_bytes = self.size * self._scanned.nbytes
         self._in_turn = self._joined(threaded=False)
         self._at_once = self._in_turn
-        if self._scanned_bytes >= 2 * _SHARE and len(self._parts) > 1 and not self.selects:
+        if self.size * self._scanned.nbytes >= 2 * _SHARE and len(self._parts) > 1 and not self.selects:
             self._at_once = self._joined(threaded=True)
             _parallel.add(self)
 
     def _leading(self) -> Quantizer:
         """The quantizer of the bytes that a scan reads."""
+        if self.selects:
+            return self.quantizer
         leading = self.quantizer.leading(LEADING)
         saved = self.size * (self.quantizer.nbytes - leading.nbytes)
-        return leading if saved >= _SAVED * hardware.cores() and not self.selects else self.quantizer
+        return leading if saved >= _SAVED * hardware.cores() else self.quantizer
 
     def _rows_of_part(self, rows: int) -> int:
         """The rows of a part of new ones, of which each core gets one."""
@@ -141,7 +143,7 @@ class FaissCodes(CodedStore):
         if few:
             results = [search(query[None]) for query in units]
         else:
-            count = 1 if len(queries) * (self._scanned_bytes + _TABLES) < _ALONE else cores
+            count = 1 if len(queries) * (self.size * self._scanned.nbytes + _TABLES) < _ALONE else cores
             shares = blocks(len(queries), max(1, -(-len(queries) // count)))
             results = hardware.on_threads(search, [units[share] for share in shares])
         if len(results) == 1:
