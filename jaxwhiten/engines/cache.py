@@ -18,7 +18,8 @@ from typing import Any
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError
-from jaxwhiten.models import EncoderConfig, checkpoint, folders
+from jaxwhiten.models import EncoderConfig, checkpoint
+from jaxwhiten.models.folders import ModelFolder
 from jaxwhiten.runtime.hardware import cpu_features
 from jaxwhiten.types import Fields
 
@@ -33,20 +34,19 @@ class ModelCache:
     Nothing is kept of a file that has changed since: ModelError.
     """
 
-    def __init__(self, weights: Path):
-        self.weights = weights  # their folder
-        files = [weights / "config.json", *checkpoint.weight_files(weights)]
-        self.files = io.Files.of(files)
+    def __init__(self, folder: ModelFolder):
+        files = [folder.transformer / "config.json", *checkpoint.weight_files(folder.transformer)]
+        self.files = io.Files({**io.Files.of(files).seen, **folder.config_files.seen})
         self.folder = io.cache_dir("compiled", io.content_key(_code(), [io.sha256_once(file) for file in files]))
         with contextlib.suppress(OSError):
             os.utime(self.folder)  # used last
 
     @classmethod
-    def of(cls, folder: Path) -> ModelCache | None:
+    def of(cls, folder: ModelFolder) -> ModelCache | None:
         """The cache of a folder with an encoder; None where none is wanted (`JAXWHITEN_COMPILATION_CACHE=0`)."""
-        if os.environ.get("JAXWHITEN_COMPILATION_CACHE") == "0" or checkpoint.static_folder(folder) is not None:
+        if os.environ.get("JAXWHITEN_COMPILATION_CACHE") == "0" or folder.static is not None:
             return None
-        return cls(folders.transformer_folder(folder))
+        return cls(folder)
 
     def text(self, name: str, make: Callable[[], str]) -> str:
         """The text that was kept under a name, or that of `make`."""
@@ -109,11 +109,11 @@ class LazyModel:
     pools = False
     special_tokens = True
 
-    def __init__(self, folder: Path, dtype: str, cache: ModelCache):
-        self._folder = folder
+    def __init__(self, folder: ModelFolder, dtype: str, cache: ModelCache):
+        self._folder = folder.path
         self.dtype = dtype
         self.cache = cache
-        config = folders.load_config(cache.weights)
+        config = folder.config
         pooler = cache.text("pooler", lambda: str(self.loaded.config.pooler))  # which the weights may lack
         self.config = dataclasses.replace(config, pooler=False) if config.pooler and pooler != str(True) else config
         cache.files.check()
@@ -132,9 +132,9 @@ def _load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
     return load_model(folder, dtype=dtype, narrow=True)
 
 
-def load(folder: Path, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path]:
+def load(folder: ModelFolder, dtype: str = "float32") -> tuple[Any, EncoderConfig, Path]:
     """`load_model`, but with a `LazyModel` instead of an encoder of which something can be kept."""
     if (cache := ModelCache.of(folder)) is None:
-        return _load(folder, dtype)
+        return _load(folder.path, dtype)
     model = LazyModel(folder, dtype, cache)
-    return model, model.config, cache.weights
+    return model, model.config, folder.transformer

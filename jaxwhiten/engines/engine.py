@@ -18,6 +18,7 @@ from jaxwhiten.errors import InputError, check_name, warn
 from jaxwhiten.head import Heads
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
+from jaxwhiten.models.folders import ModelFolder
 from jaxwhiten.space import Space
 from jaxwhiten.text import BulkTokenizer, TokenIds
 
@@ -35,7 +36,7 @@ class Engine(Protocol):
     in_flight: int  # batches to start before waiting for the oldest
 
     @staticmethod
-    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+    def load(folder: ModelFolder, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         """The model of a folder for products of a dtype, its configuration, and the folder of its weights."""
 
     def __init__(self, model: Any, max_length: int, device: Any, dtype: str) -> None: ...
@@ -62,7 +63,7 @@ class Engine(Protocol):
         """The Flax module, sharing its parameters."""
 
 
-def chosen(name: str, folder: Path, dtype: str | None = None, device: Any = None) -> str:
+def chosen(name: str, folder: ModelFolder, dtype: str | None = None, device: Any = None) -> str:
     """The engine for a folder: as named, or for `"auto"` $JAXWHITEN_ENGINE, else the fastest that takes the folder.
 
     If that is JAX because OpenVINO does not take it, a warning says why.

@@ -26,6 +26,7 @@ from jaxwhiten.head import Heads, Mean, Normalize, Step, as_pytrees, run
 from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
+from jaxwhiten.models.folders import ModelFolder
 from jaxwhiten.models.positions import Segments
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices, check_process, cores, keep_compiled
@@ -107,7 +108,7 @@ class JAXEngine:
         self._weights = self.place(leaves)
 
     @staticmethod
-    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+    def load(folder: ModelFolder, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         check_devices()
         check_name("dtype", dtype, DTYPES)
         return load(folder, dtype)

@@ -27,7 +27,8 @@ from jaxwhiten.engines.cache import LazyModel, load
 from jaxwhiten.errors import InputError, MissingDependencyError, check_name, optional, unknown_name
 from jaxwhiten.head import Heads, Normalize, Quantize, Step, at_pooling, facts, lasting, leaves, write_steps
 from jaxwhiten.head.head import before_code
-from jaxwhiten.models import EncoderConfig, checkpoint, folders
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models.folders import ModelFolder
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_process, cores, cpu_features, has_accelerator
 from jaxwhiten.text import TokenIds
@@ -142,14 +143,13 @@ class OpenVINOEngine:
         self._lock = threading.Lock()
 
     @staticmethod
-    def why_not(folder: Path, dtype: str | None, device: Any) -> str | None:
+    def why_not(folder: ModelFolder, dtype: str | None, device: Any) -> str | None:
         """Why `"auto"` does not choose OpenVINO for a folder; empty where nobody needs to know, None if it does."""
-        if device not in (None, "cpu") or has_accelerator() or checkpoint.static_folder(folder) is not None:
+        if device not in (None, "cpu") or has_accelerator() or folder.static is not None:
             return ""
-        config = folders.load_config(folders.transformer_folder(folder))
-        if config.experts:
+        if folder.config.experts:
             return "the model is a mixture of experts."
-        if (size := 4 * config.parameters) > _MOST_BYTES:
+        if (size := 4 * folder.config.parameters) > _MOST_BYTES:
             return f"{size / 1e9:.1f} GB of weights are more than {_MOST_BYTES / 1e9:.0f} GB."
         try:
             if dtype == "bfloat16" and not has_bfloat16():
@@ -166,7 +166,7 @@ class OpenVINOEngine:
         return tree  # parameters become constants of a graph
 
     @staticmethod
-    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+    def load(folder: ModelFolder, dtype: str) -> tuple[Any, EncoderConfig, Path]:
         check_name("dtype", dtype, DTYPES)
         if not has_bfloat16() and dtype == "bfloat16":  # in this order: without OpenVINO, that is the error
             raise InputError("This CPU has no instructions for bfloat16: use dtype='float32'.")

@@ -168,7 +168,7 @@ def read_head(folder: Path, config: EncoderConfig) -> Head:
     if (kinds[0], kinds.count("Pooling")) not in (("Transformer", 1), (STATIC, 0)):
         raise ModelError(f"{where}: lists {', '.join(kinds)}; expected one Transformer, then one Pooling.")
     static = kinds[0] == STATIC
-    first = listed[0][1] if static else folders.transformer_folder(folder)
+    first = listed[0][1] if static else folders.ModelFolder(folder).transformer
     settings = TransformerSettings.read(first)
     settings.check_text_encoder()
     steps: list[Step]

@@ -182,29 +182,9 @@ def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
             yield part._replace(name=f"{part.name.replace('*', number)}.{leaf}")
 
 
-def static_folder(folder: Path) -> Path | None:
-    """Where the table of a static encoder's folder lies; None for other folders."""
-    return first_module(folder, STATIC)
-
-
 def modules(folder: Path) -> list[Module]:
     """The rows of `modules.json`."""
     return io.read_json(folder / "modules.json", list[Module], ANEW, error=ModelError)
-
-
-def first_module(folder: Path, kind: str) -> Path | None:
-    """The folder of the first module in `modules.json` if that is of a kind; None for other folders."""
-    if not (folder / "modules.json").is_file():
-        return None
-    try:
-        first = modules(folder)[0]
-    except (ModelError, LookupError):
-        return None  # a list that `head.folder` refuses
-    if first["type"].rpartition(".")[2] != kind:
-        return None
-    if first["path"] in ("", "."):
-        return folder
-    return io.below(folder, first["path"], ModelError)
 
 
 def weight_files(folder: Path) -> list[Path]:

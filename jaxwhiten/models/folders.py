@@ -6,6 +6,7 @@ JAX is not imported here, because a search in another engine reads no weights.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from jaxwhiten.models.family import Family
 from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.t5 import MT5, T5, T5_V1_1
-from jaxwhiten.text.settings import TransformerSettings, read_object
+from jaxwhiten.text.settings import SETTINGS_FILES, TransformerSettings, read_object
 from jaxwhiten.types import Json
 
 FAMILIES: dict[str, Family] = {
@@ -57,7 +58,7 @@ _HUB_FILES += ["whitening.safetensors", "code.safetensors"]
 
 
 def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
-    """The local folder of a model, downloaded from the hub if necessary; see `transformer_folder`.
+    """The local folder of a model, downloaded from the hub if necessary; see `ModelFolder`.
 
     `model` is a folder or a hub id such as `"bert-base-uncased"`, `revision` a commit, which pins the files, or a tag
     or branch.
@@ -112,20 +113,66 @@ def _download(name: str, revision: str | None) -> Path:
         ) from error
 
 
-def transformer_folder(folder: Path) -> Path:
-    """The folder of config.json and weights: where `modules.json` has its Transformer, or else `folder` itself.
+class ModelFolder:
+    """The folder of a model, whose `modules.json` and `config.json` are read once.
 
-    A base model, or the `config.json` of an early sentence-transformers, may lie beside the Transformer.
+    >>> ModelFolder(resolve_folder("jaxwhiten-tiny")).config.num_layers
+    4
+
+    Attributes:
+      path: The folder.
     """
-    named = checkpoint.first_module(folder, "Transformer")
-    for place in (folder, folder / "0_Transformer") if named is None else (named,):
-        if (file := place / "adapter_config.json").is_file():
-            raise ModelError(f"{file}: an adapter. Merge it (merge_and_unload in PEFT) and save the whole model.")
-        if (place / "config.json").is_file():
-            return place
-    raise ModelError(
-        f"{named or folder}: no config.json; expected a Hugging Face or sentence-transformers model folder."
-    )
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @functools.cached_property
+    def _first(self) -> checkpoint.Module | None:
+        """The first module of `modules.json`; None without one, or of a list that `head.folder` refuses."""
+        with contextlib.suppress(ModelError, LookupError):
+            if (self.path / "modules.json").is_file():
+                return checkpoint.modules(self.path)[0]
+        return None
+
+    def _place(self, kind: str) -> Path | None:
+        """The folder of the first module if that is of a kind."""
+        if self._first is None or self._first["type"].rpartition(".")[2] != kind:
+            return None
+        name = self._first["path"]
+        return self.path if name in ("", ".") else io.below(self.path, name, ModelError)
+
+    @property
+    def static(self) -> Path | None:
+        """Where the table of a static encoder lies; None for other models."""
+        return self._place(checkpoint.STATIC)
+
+    @functools.cached_property
+    def transformer(self) -> Path:
+        """The folder of config.json and weights: where `modules.json` has its Transformer, or else `path` itself.
+
+        A base model, or the `config.json` of an early sentence-transformers, may lie beside the Transformer.
+        """
+        named = self._place("Transformer")
+        for place in (self.path, self.path / "0_Transformer") if named is None else (named,):
+            if (file := place / "adapter_config.json").is_file():
+                raise ModelError(f"{file}: an adapter. Merge it (merge_and_unload in PEFT) and save the whole model.")
+            if (place / "config.json").is_file():
+                return place
+        raise ModelError(
+            f"{named or self.path}: no config.json; expected a Hugging Face or sentence-transformers model folder."
+        )
+
+    @functools.cached_property
+    def config_files(self) -> io.Files:
+        """The files that `config` is read from, in their state before that."""
+        files = (self.transformer / name for name in ("config.json", *SETTINGS_FILES))
+        return io.Files.of(file for file in files if file.is_file())
+
+    @functools.cached_property
+    def config(self) -> EncoderConfig:
+        """The configuration of a Transformer; errors as in `load_config`."""
+        _ = self.config_files
+        return load_config(self.transformer)
 
 
 def config_json(folder: Path) -> Json:

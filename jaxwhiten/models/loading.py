@@ -19,7 +19,7 @@ from jaxwhiten.errors import check_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.family import Names
-from jaxwhiten.models.folders import FAMILIES, load_config, resolve_folder, transformer_folder
+from jaxwhiten.models.folders import FAMILIES, ModelFolder, resolve_folder
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.options import DTYPES
 from jaxwhiten.runtime.hardware import check_devices
@@ -51,31 +51,30 @@ def load_model(
       ModelError: A file cannot be read; the message names the file or tensor.
     """
     check_devices()
-    folder = resolve_folder(model, revision=revision)
-    if (table := checkpoint.static_folder(folder)) is not None:
+    folder = ModelFolder(resolve_folder(model, revision=revision))
+    if (table := folder.static) is not None:
         from jaxwhiten.models import static
 
         encoder = static.load_static(table, _dtype(dtype))
         return encoder, encoder.config, table
-    folder = transformer_folder(folder)
-    config = load_config(folder)
+    weights, config = folder.transformer, folder.config
     module, state = abstract(config, dtype, remat)
     kept_dtype = _dtype(dtype if narrow else "float32")
-    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], checkpoint.shapes_of(state), kept_dtype)
+    values = checkpoint.load_parameters(weights, FAMILIES[config.model_type], checkpoint.shapes_of(state), kept_dtype)
     if config.pooler and not any(path[0] == "pooler" for path in values):
         config = dataclasses.replace(config, pooler=False)
         module, state = abstract(config, dtype, remat)
     nnx.replace_by_pure_dict(state, traverse_util.unflatten_dict(values))
-    return nnx.merge(module, state), config, folder
+    return nnx.merge(module, state), config, weights
 
 
-def look_at(folder: Path) -> tuple[EncoderConfig, dict[str, int]]:
+def look_at(path: Path) -> tuple[EncoderConfig, dict[str, int]]:
     """A folder's configuration, and its modules outside the encoder as in `checkpoint.match`."""
-    if checkpoint.static_folder(folder) is not None:
-        return load_model(folder)[1], {}
-    config = load_config(folder := transformer_folder(folder))
-    shapes = checkpoint.shapes_of(abstract(config, "float32", False)[1])
-    return config, checkpoint.match(folder, FAMILIES[config.model_type], shapes)[3]
+    folder = ModelFolder(path)
+    if folder.static is not None:
+        return load_model(path)[1], {}
+    shapes = checkpoint.shapes_of(abstract(folder.config, "float32", False)[1])
+    return folder.config, checkpoint.match(folder.transformer, FAMILIES[folder.config.model_type], shapes)[3]
 
 
 def abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:

@@ -141,7 +141,7 @@ def _widths(view: View) -> Sequence[int]:
     if view.head.whitening is not None:
         return range(1, view.columns + 1)
     with contextlib.suppress(OSError, ValueError, JaxwhitenError):  # an encoder made in memory has no folder
-        folder = folders.transformer_folder(folders.resolve_folder(view.core.name))
+        folder = folders.ModelFolder(folders.resolve_folder(view.core.name)).transformer
         return sorted(read_object(folder / "config.json").get("matryoshka_dimensions", ()))
     return ()
 

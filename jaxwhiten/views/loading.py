@@ -59,8 +59,9 @@ def load_view(
     folder = folders.resolve_folder(model, revision=revision)
     pooling = canonical(pooling)
     dtype = dtype or "float32"
-    engine = chosen(engine, folder, dtype, device)
-    module, config, weights_folder = engine_class(engine).load(folder, dtype)
+    files = folders.ModelFolder(folder)
+    engine = chosen(engine, files, dtype, device)
+    module, config, weights_folder = engine_class(engine).load(files, dtype)
     settings, head = read_parts(folder, config, str(model), pooling, bare)
     settings = dataclasses.replace(
         settings,

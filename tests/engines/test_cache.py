@@ -140,10 +140,11 @@ def others(small, tmp_path):
     return other
 
 
-@pytest.mark.parametrize("engine", slow_but(["openvino", "jax"], "openvino"))
+@pytest.mark.parametrize("engine", slow_but(["openvino", "jax", "auto"], "openvino", "auto"))
 @pytest.mark.parametrize("known", [False, True])
 def test_a_folder_that_is_replaced_while_an_encoder_reads_it(small, others, tmp_path, engine, known, monkeypatch):
-    """Between the hash of the weights and their reading: no vectors of other weights, and nothing is kept of them."""
+    """After the hash of the weights, or after config.json was read to choose an engine: no vectors are of both folders,
+    and nothing is kept of them."""
     reading = {"pooling": "mean", "engine": engine}
     if known:  # that it can be read is kept, and the weights are read later
         Encoder.from_pretrained(small, **reading)
@@ -151,6 +152,9 @@ def test_a_folder_that_is_replaced_while_an_encoder_reads_it(small, others, tmp_
     of = cache.ModelCache.of
 
     def then_replaced(where):
+        if engine == "auto":
+            replaced(small, tmp_path)
+            return of(where)
         found = of(where)
         replaced(small, tmp_path)
         return found

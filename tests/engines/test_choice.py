@@ -11,7 +11,7 @@ from jaxwhiten.engines import chosen, engine_class, engine_for, openvino, record
 from jaxwhiten.errors import InputError, MissingDependencyError
 from jaxwhiten.head import Head
 from jaxwhiten.models import StaticEncoder, load_model
-from jaxwhiten.models.folders import load_config
+from jaxwhiten.models.folders import ModelFolder, load_config
 from jaxwhiten.models.graph import EncoderGraph, Graph
 from jaxwhiten.text import TokenIds
 from jaxwhiten.views import stream
@@ -33,14 +33,14 @@ def test_every_golden_family_but_experts_is_taken_with_the_vectors_of_jax(tmp_pa
     folder, found = cases.write_checkpoint(tmp_path, case), {}
     if case in EXPERTS:
         with pytest.warns(UserWarning, match="The engine is jax, not openvino: .*experts"):
-            assert chosen("auto", folder) == "jax"
+            assert chosen("auto", ModelFolder(folder)) == "jax"
         assert f"does not take: `{load_config(folder).model_type}`, " in Path("docs/guides/engines.md").read_text()
         with pytest.raises(InputError, match="no ONNX graph of a mixture of experts"):
             EncoderGraph(Graph(), load_model(folder)[0], 16)
         return
-    assert chosen("auto", folder) == "openvino"
+    assert chosen("auto", ModelFolder(folder)) == "openvino"
     for name in ("jax", "openvino"):
-        model, config, _ = engine_class(name).load(folder, "float32")
+        model, config, _ = engine_class(name).load(ModelFolder(folder), "float32")
         given = cases.inputs(case, config.pad_token_id)
         kept = given["attention_mask"] > 0
         engine, head = engine_for(name, model, kept.shape[1]), Head.named("mean")
@@ -52,10 +52,10 @@ def test_every_golden_family_but_experts_is_taken_with_the_vectors_of_jax(tmp_pa
 
 
 def test_a_variable_names_the_engine_and_an_argument_comes_first(folder, monkeypatch):
-    assert chosen("jax", folder) == "jax"
+    assert chosen("jax", ModelFolder(folder)) == "jax"
     monkeypatch.setenv("JAXWHITEN_ENGINE", "jax")
-    assert chosen("auto", folder) == "jax"
-    assert chosen("openvino", folder) == "openvino"
+    assert chosen("auto", ModelFolder(folder)) == "jax"
+    assert chosen("openvino", ModelFolder(folder)) == "openvino"
     assert "float32 by jax" in repr(Encoder.from_pretrained(folder, pooling="mean"))
 
 
@@ -66,10 +66,10 @@ def test_jax_says_why_it_is_chosen(folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(openvino, "core", missing)
         with pytest.warns(UserWarning, match="The engine is jax, not openvino: openvino is not installed"):
-            assert chosen("auto", folder) == "jax"
+            assert chosen("auto", ModelFolder(folder)) == "jax"
     monkeypatch.setattr(openvino, "_MOST_BYTES", 1e4)
     with pytest.warns(UserWarning, match="GB of weights"):
-        assert chosen("auto", folder) == "jax"
+        assert chosen("auto", ModelFolder(folder)) == "jax"
 
 
 def test_jax_without_a_word_where_no_other_engine_could_run(folder, tmp_path, monkeypatch):
@@ -79,10 +79,10 @@ def test_jax_without_a_word_where_no_other_engine_could_run(folder, tmp_path, mo
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert chosen("auto", static) == "jax"
-        assert chosen("auto", folder, device="cpu:0") == "jax"
+        assert chosen("auto", ModelFolder(static)) == "jax"
+        assert chosen("auto", ModelFolder(folder), device="cpu:0") == "jax"
         monkeypatch.setattr(openvino, "has_accelerator", lambda: True)
-        assert chosen("auto", folder) == "jax"
+        assert chosen("auto", ModelFolder(folder)) == "jax"
 
 
 def test_recorded_vectors_choose_among_engines_that_give_them():

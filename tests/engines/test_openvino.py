@@ -11,6 +11,7 @@ from jaxwhiten.engines import chosen, openvino
 from jaxwhiten.engines.openvino import has_bfloat16
 from jaxwhiten.errors import InputError, MissingDependencyError
 from jaxwhiten.head import Normalize
+from jaxwhiten.models.folders import ModelFolder
 from tests.tiny import SENTENCES
 
 
@@ -53,7 +54,7 @@ def test_bfloat16_is_refused_without_its_instructions(tiny_model, monkeypatch):
     with pytest.raises(InputError, match="no instructions for bfloat16"):
         Encoder.from_pretrained(tiny_model, pooling="mean", engine="openvino", dtype="bfloat16")
     with pytest.warns(UserWarning, match="no instructions for bfloat16"):
-        assert chosen("auto", tiny_model, "bfloat16") == "jax"
+        assert chosen("auto", ModelFolder(tiny_model), "bfloat16") == "jax"
 
 
 def test_bfloat16(encoder, tiny_model, monkeypatch):
