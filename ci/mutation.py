@@ -106,9 +106,9 @@ class Tests:
             return []
         contexts = self._data.contexts_by_lineno(name)
         lines = [contexts.get(line, []) for line in range(first, last + 1)]
-        found = {context.partition("|")[0] for line in lines for context in line} - {""}
+        found = {context.rpartition("|")[0] for line in lines for context in line} - {""}
         if not found:
-            found = {context.partition("|")[0] for line in contexts.values() for context in line} - {""}
+            found = {context.rpartition("|")[0] for line in contexts.values() for context in line} - {""}
         _, room, file = module.split("/")
         own = f"tests/{room}/test_{file.removesuffix('.py')}"
         return sorted(found, key=lambda test: (not test.startswith(own), not test.startswith(f"tests/{room}/"), test))
